@@ -1,0 +1,154 @@
+/* The table of kernels: one slot per operation and weight type. The scalar_*.c files define every
+ * result; the files of the CPU levels equal them bit for bit (docs/adding-a-kernel.md). Kernels
+ * know rows, columns, blocks and lanes, not what they are for. They allocate nothing, take pointers
+ * of any alignment unless a parameter says otherwise, and read or write nothing outside the stated
+ * shapes. Any thread, as long as outputs and scratch are its own. */
+#ifndef SL_KERNELS_H
+#define SL_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Weight types that have kernels. Layouts: quant.h. */
+typedef enum sl_weight {
+    SL_W_F32,
+    SL_W_F16,
+    SL_W_BF16,
+    SL_W_Q8_0,
+    SL_W_Q4_0,
+    SL_W_Q4_1,
+    SL_W_Q5_0,
+    SL_W_Q5_1,
+    SL_W_Q4_K,
+    SL_W_Q5_K,
+    SL_W_Q6_K,
+    SL_W_COUNT
+} sl_weight;
+
+/* What a product reads beside the weights. One activation row is sl_act_bytes(act, n_cols) bytes,
+ * 64-byte aligned rows. */
+typedef enum sl_act {
+    SL_ACT_F32,    /* the floats themselves */
+    SL_ACT_Q8_32,  /* int8, one float scale and one sum per 32 columns */
+    SL_ACT_Q8_256, /* int8, one float scale per 256 columns, one sum per 16 */
+    SL_ACT_COUNT
+} sl_act;
+
+typedef struct sl_weight_info {
+    const char *name;
+    uint32_t block_values, block_bytes; /* a row is a whole number of blocks */
+    sl_act act;
+} sl_weight_info;
+
+const sl_weight_info *sl_weight_about(sl_weight w);
+size_t sl_weight_row_bytes(sl_weight w, size_t n_cols);
+size_t sl_act_bytes(
+    sl_act act, size_t n_cols); /* bytes from one activation row to the next: a multiple of 64 */
+
+/* One row: n_cols values (a whole number of blocks) from w to y. Exactly the format's definition,
+ * each product and sum rounded to float (no fused multiply-add): bit-equal to ggml's to_float. */
+#define SL_DEQUANTIZE_ARGS const void *w, float *y, size_t n_cols
+typedef void sl_dequantize_fn(SL_DEQUANTIZE_ARGS);
+
+/* One activation row: x [n_cols] -> out (sl_act_bytes). */
+#define SL_QUANTIZE_ARGS const float *x, void *out, size_t n_cols
+typedef void sl_quantize_fn(SL_QUANTIZE_ARGS);
+
+/* y[b * y_stride + r] = row r of w times activation row b, for r < n_rows, b < n_batch.
+ * w: rows of row_bytes each, one after the other. act: n_batch rows, act_bytes apart, in the type's
+ * sl_act form. scratch: sl_mul_scratch_bytes(w, n_cols) bytes of the calling thread, 64-aligned.
+ * The result of an output depends on its weight row and activation row alone: not on n_rows,
+ * n_batch or the path taken. */
+#define SL_MUL_ARGS                                                                                \
+    const void *w, size_t row_bytes, size_t n_rows, size_t n_cols, const void *act,                \
+        size_t act_bytes, size_t n_batch, float *y, size_t y_stride, void *scratch
+typedef void sl_mul_fn(SL_MUL_ARGS);
+size_t sl_mul_scratch_bytes(sl_weight w, size_t n_cols);
+/* Row groups in which threads should split a matrix: a multiple of this many rows keeps every lane
+ * busy. */
+enum { SL_ROW_GROUP = 16 };
+
+/* y[i] = x[i] / sqrt(mean(x^2) + eps) * w[i]; w NULL: no weight. The mean is in 16 virtual lanes. y
+ * may be x. */
+#define SL_RMS_NORM_ARGS const float *x, const float *w, float eps, float *y, size_t n
+typedef void sl_rms_norm_fn(SL_RMS_NORM_ARGS);
+
+/* Rotates n_heads heads of head_dim floats, head_stride floats apart, in place. cos, sin: n_rot / 2
+ * values each, of this position. halves: pairs (i, i + n_rot/2); pairs: (2i, 2i+1). Dimensions from
+ * n_rot up stay as they are. */
+#define SL_ROPE_ARGS                                                                               \
+    float *x, size_t n_heads, size_t head_stride, const float *cosine, const float *sine,          \
+        size_t n_rot
+typedef void sl_rope_fn(SL_ROPE_ARGS);
+
+/* y[i] = act(gate[i]) * up[i]; y may be gate or up. */
+#define SL_GLU_ARGS const float *gate, const float *up, float *y, size_t n
+typedef void sl_glu_fn(SL_GLU_ARGS);
+
+/* y[i] += x[i] */
+#define SL_ADD_ARGS float *y, const float *x, size_t n
+typedef void sl_add_fn(SL_ADD_ARGS);
+
+/* f32 -> f16, round to nearest even (KV cache). */
+#define SL_TO_F16_ARGS const float *x, uint16_t *y, size_t n
+typedef void sl_to_f16_fn(SL_TO_F16_ARGS);
+
+/* Attention over one split of the keys. Splits are SL_ATTN_SPLIT positions wide and start at
+ * multiples of it; inside, keys go in tiles of SL_ATTN_TILE at absolute positions, online softmax
+ * in tile order. Splits are merged in ascending order by merge. So the result depends only on the
+ * query, its keys and its range: never on who computes what. */
+enum { SL_ATTN_TILE = 32, SL_ATTN_SPLIT = 1024, SL_ATTN_MAX_DIM = 512 };
+
+typedef struct sl_attn {
+    const float
+        *q; /* n_q query vectors of dim_k floats, q_stride floats apart; they share this KV head */
+    size_t n_q, q_stride;
+    const void *k, *v; /* position j: k + j * k_stride bytes [dim_k], v + j * v_stride bytes
+                          [dim_v]; f16 or f32 by slot */
+    size_t k_stride, v_stride;
+    size_t dim_k, dim_v; /* multiples of 2, at most SL_ATTN_MAX_DIM */
+    const uint32_t *begin,
+        *end;       /* query i sees positions begin[i] <= j < end[i], cut to the split */
+    uint32_t split; /* which: positions split * SL_ATTN_SPLIT up */
+    float scale;    /* scores are q.k * scale */
+    float softcap;  /* 0: none; else softcap * tanh(score / softcap) */
+    float *part;    /* out: n_q partial results, part_stride floats apart: [0] max, [1] sum, [2 ..]
+                       unnormalised out [dim_v] */
+    size_t part_stride; /* >= dim_v + 2 */
+} sl_attn;
+/* An empty range gives max -INFINITY, sum 0, out 0. */
+typedef void sl_attn_fn(const sl_attn *a);
+
+/* n_parts partial results, part_stride floats apart -> out [dim_v], normalised. sink NULL, or one
+ * more logit in the softmax. */
+#define SL_ATTN_MERGE_ARGS                                                                         \
+    const float *part, size_t part_stride, size_t n_parts, size_t dim_v, const float *sink,        \
+        float *out
+typedef void sl_attn_merge_fn(SL_ATTN_MERGE_ARGS);
+
+typedef struct sl_kernels {
+    const char *level; /* "scalar", "avx2" */
+    sl_dequantize_fn *dequantize[SL_W_COUNT];
+    sl_quantize_fn *quantize[SL_ACT_COUNT]; /* SL_ACT_F32: a copy */
+    sl_mul_fn *mul[SL_W_COUNT];             /* picks its own path by n_batch */
+    sl_rms_norm_fn *rms_norm;
+    sl_rope_fn *rope_halves, *rope_pairs;
+    sl_glu_fn *silu_mul, *gelu_mul; /* gelu: tanh form */
+    sl_add_fn *add;
+    sl_to_f16_fn *to_f16;
+    sl_attn_fn *attn_f16, *attn_f32;
+    sl_attn_merge_fn *attn_merge;
+} sl_kernels;
+
+/* CPU levels, in ascending order; a level includes those before it on the same architecture. */
+typedef enum sl_cpu_level { SL_CPU_SCALAR, SL_CPU_AVX2, SL_CPU_LEVEL_COUNT } sl_cpu_level;
+sl_cpu_level sl_cpu_best(void); /* what this CPU and OS can run */
+const char *sl_cpu_level_name(sl_cpu_level l);
+bool sl_cpu_level_parse(const char *text, sl_cpu_level *out);
+
+/* Fills the table for a level (at most sl_cpu_best()): scalar first, then each level overwrites
+ * what it has. */
+void sl_kernels_init(sl_kernels *k, sl_cpu_level level);
+
+#endif

@@ -1,0 +1,157 @@
+/* Streaming: parts of a model's files come into memory just ahead of the pass that needs them and
+ * go behind it, inside a fixed number of bytes. Speaks of files, extents, parts, units, slots and
+ * passes; what a unit computes is not known here. One thread (the pass) calls everything below on a
+ * stream; the stream's own I/O thread does the reading. */
+#ifndef SL_STREAM_H
+#define SL_STREAM_H
+
+#include "base.h"
+#include "checkpoint.h"
+
+/* ------------------------------------------------------------------------------------------------
+ * plan A plan lists the units of a pass in execution order, and the parts that each needs. Built by
+ * the model, then read-only. */
+typedef struct sl_plan sl_plan;
+
+typedef enum sl_part_kind {
+    SL_PART_ALWAYS,   /* needed whenever its unit runs: pinned, or streamed through the ring */
+    SL_PART_ON_DEMAND /* needed when routed: lives in the pool (experts) */
+} sl_part_kind;
+
+sl_plan *sl_plan_new(const sl_checkpoint *c); /* borrows the checkpoint; NULL: out of memory */
+void sl_plan_free(sl_plan **p);
+/* Each returns the new index; out of memory is remembered and reported by sl_stream_open(). name is
+ * copied. */
+uint32_t sl_plan_unit(sl_plan *p, const char *name);
+uint32_t sl_plan_part(sl_plan *p, uint32_t unit, sl_part_kind kind);
+uint32_t sl_plan_extent(sl_plan *p, uint32_t part,
+                        sl_extent e); /* index of the extent within its part */
+uint32_t sl_plan_row_table(sl_plan *p, const char *name, sl_extent e,
+                           uint64_t row_bytes); /* a matrix read by row */
+
+uint32_t sl_plan_unit_count(const sl_plan *p);
+uint32_t sl_plan_part_count(const sl_plan *p);
+typedef struct sl_part_view {
+    const char *unit_name;
+    uint32_t unit;
+    sl_part_kind kind;
+    uint32_t n_extents;
+    uint64_t len_bytes;  /* sum of its extents */
+    uint64_t slot_bytes; /* what it takes in memory: aligned supersets of its merged extents */
+} sl_part_view;
+sl_part_view sl_plan_part_view(const sl_plan *p, uint32_t part);
+uint64_t sl_plan_always_bytes(
+    const sl_plan *p); /* weight bytes of one pass (S in docs/streaming.md) */
+
+/* ------------------------------------------------------------------------------------------------
+ * split of the memory */
+typedef enum sl_io { SL_IO_AUTO, SL_IO_DIRECT, SL_IO_MAPPED, SL_IO_PREAD, SL_IO_NULL } sl_io;
+bool sl_io_parse(const char *text, sl_io *out);
+const char *sl_io_name(sl_io io);
+
+typedef struct sl_stream_options {
+    sl_io io;
+    uint64_t
+        memory_bytes;    /* for parts, ring, row cache and I/O buffers together; from the budget */
+    uint64_t ring_bytes; /* 0: chosen */
+    uint64_t in_flight_bytes; /* default 64 MiB */
+    uint64_t piece_bytes;     /* reads are cut to this; default 1 MiB */
+    uint64_t disk_limit;      /* bytes per second; 0: none. Emulates a slower disk. */
+    uint32_t
+        max_row_batch; /* most rows of a row table that one sl_rows_read() asks for; default 512 */
+    /* Fault injection for tests: read number n (from 1) fails with this errno, or gives this many
+     * bytes less; 0: none. */
+    uint64_t fail_read;
+    int fail_errno;
+    uint64_t short_read;
+    uint32_t refuse; /* SL_REFUSE_* bits: pretend that the kernel refuses, to test the fallbacks */
+} sl_stream_options;
+enum {
+    SL_REFUSE_IO_URING = 1,
+    SL_REFUSE_O_DIRECT = 2,
+    SL_REFUSE_HUGE_PAGES = 4,
+    SL_REFUSE_MEMLOCK = 8
+};
+sl_stream_options sl_stream_defaults(void);
+
+/* How memory_bytes would be used. Pure arithmetic: no I/O. */
+typedef struct sl_split {
+    sl_io io; /* AUTO resolved: direct when anything is streamed, mapped when everything fits */
+    uint64_t floor_bytes;    /* the least memory_bytes that works */
+    uint64_t pinned_bytes;   /* slot bytes of the pinned parts */
+    uint64_t ring_bytes;     /* 0 when everything is pinned */
+    uint64_t rows_bytes;     /* row cache and its I/O buffers */
+    uint64_t io_bytes;       /* rings, bounce buffers, stacks of I/O threads */
+    uint64_t weights_bytes;  /* S: weight bytes of one pass */
+    uint64_t streamed_bytes; /* S - R: of these, read again in every pass */
+    uint32_t pinned_parts, streamed_parts;
+} sl_split;
+/* SL_EBUDGET when memory_bytes < floor_bytes (*out is filled all the same). */
+sl_status sl_stream_split(const sl_plan *p, const sl_stream_options *o, sl_split *out, sl_err *err);
+
+/* ------------------------------------------------------------------------------------------------
+ * stream */
+typedef struct sl_stream sl_stream;
+
+/* Probes the engines (falls back one step at a time, each said once through sl_log), reserves the
+ * memory, starts the I/O thread. Reads no weights yet: pinned parts are read when the first pass
+ * comes near them. The plan must outlive the stream. */
+sl_status sl_stream_open(const sl_plan *p, const sl_stream_options *o, sl_stream **out,
+                         sl_err *err);
+void sl_stream_close(sl_stream **s);
+const sl_split *sl_stream_split_of(const sl_stream *s);
+/* "direct (io_uring, O_DIRECT, huge pages)" and so on; refused: what was refused, "" if nothing.
+ * Owned by the stream. */
+const char *sl_stream_engine(const sl_stream *s);
+const char *sl_stream_refused(const sl_stream *s);
+
+/* A pass enters units 0 .. n_units-1, one after the other (fewer than the plan's when the head is
+ * not wanted). Reads run ahead in that order and across the end: the next pass is taken to start at
+ * unit 0. */
+typedef enum sl_pass_kind { SL_PASS_PREFILL, SL_PASS_DECODE, SL_PASS_VERIFY } sl_pass_kind;
+sl_status sl_pass_begin(sl_stream *s, sl_pass_kind kind, uint32_t rows, uint32_t n_units,
+                        sl_err *err);
+/* Also ends a pass early (error, cancel): the next one starts clean. */
+void sl_pass_end(sl_stream *s);
+
+/* Waits until the unit's ALWAYS parts are there; their bytes stay until sl_unit_leave(). A failed
+ * read names file, offset and cause, and ends the pass; the stream stays usable. */
+sl_status sl_unit_enter(sl_stream *s, uint32_t unit, sl_err *err);
+void sl_unit_leave(sl_stream *s, uint32_t unit);
+/* Bytes of one extent of a part of the entered unit. Any alignment. Valid until sl_unit_leave(). */
+const void *sl_part_data(const sl_stream *s, uint32_t part, uint32_t extent);
+
+/* On-demand parts of the entered unit (routed experts): all misses go out at once; then the next
+ * ready one, residents first, then as they arrive; hints for a later unit. Until the pool exists
+ * they are SL_EUNSUPPORTED. */
+sl_status sl_parts_need(sl_stream *s, const uint32_t *parts, uint32_t n, sl_err *err);
+sl_status sl_part_next(sl_stream *s, uint32_t *part, sl_err *err);
+void sl_parts_hint(sl_stream *s, const uint32_t *parts, uint32_t n);
+
+/* Rows of a row table, in one batch: row[i] goes to out + i * row_bytes. n <= max_row_batch. */
+sl_status sl_rows_read(sl_stream *s, uint32_t table, const uint32_t *row, uint32_t n, void *out,
+                       sl_err *err);
+
+typedef struct sl_stream_stats {
+    uint64_t bytes_read; /* from disk (or page cache, by engine), aligned supersets included */
+    uint64_t reads;
+    uint64_t wait_ns; /* the pass waited for a part or a row */
+    uint64_t waits;
+    uint64_t passes;
+    uint64_t rows_read, row_hits;
+    uint64_t
+        ahead_parts; /* parts whose first read went out before the pass that needs them had begun */
+    uint64_t ahead_bytes;
+    uint64_t max_in_flight; /* bytes */
+    uint64_t io_cpu_ns;     /* CPU time of the I/O thread(s) */
+} sl_stream_stats;
+void sl_stream_stats_get(sl_stream *s,
+                         sl_stream_stats *out); /* since open; subtract two to get an interval */
+
+/* Sequential direct reads of the plan's own files for about seconds: bytes per second that this
+ * disk gives (measured, for plan).
+ */
+sl_status sl_stream_measure_disk(const sl_plan *p, const sl_stream_options *o, double seconds,
+                                 double *bytes_per_s, sl_err *err);
+
+#endif
