@@ -6,6 +6,7 @@
 #define SL_CHECKPOINT_H
 
 #include "base.h"
+#include "bytes.h"
 #include "file.h"
 
 /* Every type that a GGUF or safetensors file can name. The numbers are ours. */
@@ -122,11 +123,6 @@ typedef enum sl_meta_type {
     SL_META_I64,
     SL_META_F64
 } sl_meta_type; /* the format's own numbers */
-
-typedef struct sl_text {
-    const char *data;
-    uint64_t len;
-} sl_text; /* not NUL-terminated; may hold any byte */
 
 typedef struct sl_meta {
     const char *key;
