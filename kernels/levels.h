@@ -1,0 +1,19 @@
+/* Who fills which slots of the table. Only kernels.c calls these, in this order: all scalar ones,
+ * then those of each CPU level that is wanted. Each overwrites the slots it has and leaves the
+ * others. */
+#ifndef SL_LEVELS_H
+#define SL_LEVELS_H
+
+#include "kernels.h"
+
+void sl_kernels_fill_scalar_quant(sl_kernels *k);     /* dequantize (all), quantize (Q8), mul (Q) */
+void sl_kernels_fill_scalar_float(sl_kernels *k);     /* mul (F), quantize (F32), norm, rope, ... */
+void sl_kernels_fill_scalar_attention(sl_kernels *k); /* attn, attn_merge */
+
+#if defined(__x86_64__)
+void sl_kernels_fill_avx2_quant(sl_kernels *k);
+void sl_kernels_fill_avx2_float(sl_kernels *k);
+void sl_kernels_fill_avx2_attention(sl_kernels *k);
+#endif
+
+#endif
