@@ -12,7 +12,7 @@ SL_CFLAGS := -std=c11 -D_GNU_SOURCE $(OPT) -ffp-contract=off -fno-math-errno -pt
 	-Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wpointer-arith -Wcast-qual -Wwrite-strings \
 	-Wvla -Wformat=2 -Wundef -Wno-unused-parameter $(if $(CI),-Werror) $(SAN)
 LIBS := -luring -lzstd -lcjson -lpcre2-8 -lutf8proc -lm -pthread
-ARCH := $(shell $(CC) -dumpmachine | cut -d- -f1)
+ARCH := $(shell $(CC) -dumpmachine 2>/dev/null | cut -d- -f1)
 
 LAYERS := kernels stream models runtime
 $(foreach l,$(LAYERS),$(eval $(l)_SRC := $(sort $(wildcard $(l)/*.c))))
@@ -25,21 +25,28 @@ kernels_A := $(BUILD)/libkernels.a
 stream_A := $(BUILD)/libstream.a
 models_A := $(BUILD)/libmodels.a
 runtime_A := $(BUILD)/libruntime.a
+ALL_A := $(runtime_A) $(models_A) $(stream_A) $(kernels_A)
 
 # Each level's files, and only they, may use its instructions.
 $(BUILD)/kernels/avx2_%.o: LEVEL_FLAGS := -mavx2 -mfma -mf16c
 
-# Test programs are named after the highest layer they link: kernels*.c stream*.c models*.c runtime*.c
+# Test programs are named after the highest layer they link: kernels*.c stream*.c models*.c runtime*.c.
+# fuzz_*.c hold one LLVMFuzzerTestOneInput each and link everything; lib_*.c are shared by the tests.
 TEST_SRC := $(sort $(wildcard tests/*.c))
 TEST_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(filter-out tests/lib_%,$(TEST_SRC)))
-TEST_LIB := $(call objects,$(filter tests/lib_%,$(TEST_SRC)))
+TEST_LIB := $(call objects,$(filter-out tests/lib_fuzz_main.c,$(filter tests/lib_%,$(TEST_SRC))))
+# A plain build replays files through the fuzz targets; FUZZ=1 links libFuzzer's own main.
+FUZZ_MAIN := $(if $(FUZZ),,$(BUILD)/tests/lib_fuzz_main.o)
+FUZZ_LINK := $(if $(FUZZ),-fsanitize=fuzzer)
+TEST_SH := $(sort $(wildcard tests/*.sh))
 
-all: sluice ## build ./sluice (the default)
+# The sluice in the tree's root is the release build; other builds stay in their folders.
+all: $(if $(filter build/release,$(BUILD)),sluice,$(BUILD)/sluice) ## build ./sluice (the default)
 
 sluice: $(BUILD)/sluice
 	$(Q)cp -f $< $@
 
-$(BUILD)/sluice: $(BUILD)/runtime/main.o $(runtime_A) $(models_A) $(stream_A) $(kernels_A)
+$(BUILD)/sluice: $(BUILD)/runtime/main.o $(ALL_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
@@ -51,7 +58,14 @@ $(BUILD)/lib%.a:
 	$(call say,AR,$@)
 	$(Q)rm -f $@; ar rcs $@ $^
 
-$(BUILD)/%.o: %.c
+# Rewritten only when the compiler or its flags change, so that objects of two kinds never mix.
+FLAGS_NOW := $(CC) $(filter-out -Werror,$(SL_CFLAGS)) $(CFLAGS)
+$(BUILD)/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(FLAGS_NOW)' | cmp -s - $@ || echo '$(FLAGS_NOW)' > $@
+FORCE:
+
+$(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(SL_CFLAGS) $(CFLAGS) $(LEVEL_FLAGS) -c -o $@ $<
@@ -65,13 +79,71 @@ $(BUILD)/tests/stream%: $(BUILD)/tests/stream%.o $(TEST_LIB) $(stream_A)
 $(BUILD)/tests/models%: $(BUILD)/tests/models%.o $(TEST_LIB) $(models_A) $(stream_A) $(kernels_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
-$(BUILD)/tests/runtime%: $(BUILD)/tests/runtime%.o $(TEST_LIB) $(runtime_A) $(models_A) $(stream_A) $(kernels_A)
+$(BUILD)/tests/runtime%: $(BUILD)/tests/runtime%.o $(TEST_LIB) $(ALL_A)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(SL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+$(BUILD)/tests/fuzz_%: $(BUILD)/tests/fuzz_%.o $(TEST_LIB) $(FUZZ_MAIN) $(ALL_A)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(SL_CFLAGS) $(FUZZ_LINK) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+# ---- tests ------------------------------------------------------------------------------------
+tests: $(TEST_BIN) $(BUILD)/sluice
+
+check: all tests ## the fast tests (T=pattern picks some)
+	$(Q)scripts/run-tests --build $(BUILD) $(if $(T),--only '$(T)') $(TEST_BIN) $(TEST_SH)
+
+# Set-up comes first and make starts afresh behind it: a bare machine has no compiler to ask yet.
+test: ## install what is missing, build, run every test
+	$(Q)scripts/setup build demo
+	$(Q)scripts/get-demo-model --optional
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all tests
+	$(Q)$(MAKE) --no-print-directory test-all
+
+test-all: all tests
+	$(Q)scripts/run-tests --build $(BUILD) --slow $(if $(T),--only '$(T)') $(TEST_BIN) $(TEST_SH)
+
+demo: ## install what is missing, build, fetch a small real model, run it in less memory than it needs
+	$(Q)scripts/setup build demo
+	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
+	$(Q)scripts/get-demo-model
+	$(Q)scripts/demo
+
+SANITIZED = $(MAKE) --no-print-directory OPT="-O1 -g -fno-omit-frame-pointer"
+asan: ## check under the address and undefined-behaviour sanitizers
+	$(Q)$(SANITIZED) BUILD=build/asan SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined" check
+ubsan: ## check under the undefined-behaviour sanitizer alone
+	$(Q)$(SANITIZED) BUILD=build/ubsan SAN="-fsanitize=undefined -fno-sanitize-recover=undefined" check
+tsan: ## check under the thread sanitizer
+	$(Q)$(SANITIZED) BUILD=build/tsan SAN="-fsanitize=thread" check
+
+TIME ?= 60
+fuzz: ## fuzz one parser with libFuzzer: make fuzz T=gguf [TIME=seconds]
+	$(Q)scripts/fuzz '$(T)' '$(TIME)' '$(MAKE)'
+
+bench: all ## cold runs under memory limits, as a Markdown table (root; docs/benchmarking.md)
+	$(Q)scripts/bench-stream
+
+# ---- the source -------------------------------------------------------------------------------
+lint: all ## rules of the house: layers, names, banned calls, headers, formatting, links
+	$(Q)scripts/lint --build $(BUILD)
+
+format: ## clang-format every source file
+	$(Q)clang-format -i $(foreach l,$(LAYERS) tests,$(wildcard $(l)/*.c $(l)/*.h))
+
+# ---- the rest ---------------------------------------------------------------------------------
+PREFIX ?= /usr/local
+install: all ## copy to $(DESTDIR)$(PREFIX)
+	$(Q)install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/sluice'
+	$(Q)install -m 755 sluice '$(DESTDIR)$(PREFIX)/bin/sluice'
+	$(Q)install -m 644 README.md CHANGELOG.md LICENSE $(wildcard docs/*.md) '$(DESTDIR)$(PREFIX)/share/doc/sluice'
 
 clean: ## remove what was built
-	rm -rf build sluice
+	$(Q)rm -rf build sluice
 
--include $(shell find build -name '*.d' 2>/dev/null)
-.PHONY: all clean
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@echo '  V=1 shows commands; CC=clang, OPT, CFLAGS, LDFLAGS, BUILD=folder as usual; CI=1 makes warnings errors'
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+.PHONY: all tests check test test-all demo asan ubsan tsan fuzz bench lint format install clean help FORCE
 .SECONDARY:
