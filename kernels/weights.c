@@ -1,0 +1,51 @@
+/* Facts of the weight types and sizes that follow from them. */
+#include "kernels.h"
+#include "quant.h"
+
+static const sl_weight_info weights[SL_W_COUNT] = {
+    [SL_W_F32] = {"F32", 1, 4, SL_ACT_F32},
+    [SL_W_F16] = {"F16", 1, 2, SL_ACT_F32},
+    [SL_W_BF16] = {"BF16", 1, 2, SL_ACT_F32},
+    [SL_W_Q8_0] = {"Q8_0", 32, sizeof(sl_q8_0), SL_ACT_Q8_32},
+    [SL_W_Q4_0] = {"Q4_0", 32, sizeof(sl_q4_0), SL_ACT_Q8_32},
+    [SL_W_Q4_1] = {"Q4_1", 32, sizeof(sl_q4_1), SL_ACT_Q8_32},
+    [SL_W_Q5_0] = {"Q5_0", 32, sizeof(sl_q5_0), SL_ACT_Q8_32},
+    [SL_W_Q5_1] = {"Q5_1", 32, sizeof(sl_q5_1), SL_ACT_Q8_32},
+    [SL_W_Q4_K] = {"Q4_K", 256, sizeof(sl_q4_k), SL_ACT_Q8_256},
+    [SL_W_Q5_K] = {"Q5_K", 256, sizeof(sl_q5_k), SL_ACT_Q8_256},
+    [SL_W_Q6_K] = {"Q6_K", 256, sizeof(sl_q6_k), SL_ACT_Q8_256},
+};
+
+const sl_weight_info *sl_weight_about(sl_weight w)
+{
+    return &weights[w];
+}
+
+size_t sl_weight_row_bytes(sl_weight w, size_t n_cols)
+{
+    return n_cols / weights[w].block_values * weights[w].block_bytes;
+}
+
+static size_t round_up_64(size_t n)
+{
+    return (n + 63) & ~(size_t)63;
+}
+
+size_t sl_act_bytes(sl_act act, size_t n_cols)
+{
+    switch (act) {
+    case SL_ACT_Q8_32:
+        return round_up_64(sl_act_q8_32_sums_at(n_cols) + n_cols / 32 * sizeof(int32_t));
+    case SL_ACT_Q8_256:
+        return round_up_64(sl_act_q8_256_sums_at(n_cols) + n_cols / 256 * 24 * sizeof(int16_t));
+    case SL_ACT_F32:
+    case SL_ACT_COUNT:
+        break;
+    }
+    return round_up_64(n_cols * sizeof(float));
+}
+
+size_t sl_mul_scratch_bytes(sl_weight w, size_t n_cols)
+{
+    return weights[w].act == SL_ACT_F32 ? 0 : round_up_64(n_cols * SL_MUL_SCRATCH_PER_COL);
+}
