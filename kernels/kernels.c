@@ -1,0 +1,25 @@
+/* Fills the table of kernels by CPU level. */
+#include "kernels.h"
+
+#include "levels.h"
+
+#include <string.h>
+
+void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
+{
+    const sl_cpu_level best = sl_cpu_best();
+    if (level > best)
+        level = best;
+    memset(k, 0, sizeof *k);
+    k->level = sl_cpu_level_name(level);
+    sl_kernels_fill_scalar_quant(k);
+    sl_kernels_fill_scalar_float(k);
+    sl_kernels_fill_scalar_attention(k);
+#if defined(__x86_64__)
+    if (level >= SL_CPU_AVX2) {
+        sl_kernels_fill_avx2_quant(k);
+        sl_kernels_fill_avx2_float(k);
+        sl_kernels_fill_avx2_attention(k);
+    }
+#endif
+}
