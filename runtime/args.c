@@ -1,0 +1,465 @@
+#include "args.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../stream/budget.h"
+#include "command.h"
+
+typedef enum option_kind {
+    KIND_FLAG,   /* bool */
+    KIND_COUNT,  /* uint64_t, decimal, min .. max */
+    KIND_SIZE,   /* uint64_t, "64M" */
+    KIND_NUMBER, /* double, min .. max */
+    KIND_TEXT,   /* const char * */
+    KIND_CHOICE, /* int: base + index in choices */
+    KIND_STOP,   /* appended to stop[] */
+    KIND_MEMORY, /* SIZE, auto or floor */
+    KIND_SEED    /* KIND_COUNT that is remembered as given */
+} option_kind;
+
+typedef enum option_group {
+    GROUP_INPUT,
+    GROUP_OUTPUT,
+    GROUP_SAMPLING,
+    GROUP_MEMORY,
+    GROUP_IO,
+    GROUP_GENERAL,
+    GROUP_COUNT
+} option_group;
+
+static const char *const group_title[GROUP_COUNT] = {"Input",  "Output",      "Sampling",
+                                                     "Memory", "I/O and CPU", "General"};
+
+typedef struct option {
+    const char *name, *letter, *value;
+    option_kind kind;
+    size_t at; /* offset in sl_options */
+    double min, max;
+    const char *choices;
+    int choice_base;
+    unsigned commands;
+    option_group group;
+    bool often; /* in the short help */
+    const char *help;
+} option;
+
+#define AT(field) offsetof(sl_options, field)
+#define MANY      4294967295.0
+
+static const option options[] = {
+    {"--prompt", "-p", "TEXT", KIND_TEXT, AT(prompt), 0, 0, NULL, 0, SL_CMD_RUN | SL_CMD_TOKENIZE,
+     GROUP_INPUT, true, "The text itself."},
+    {"--file", "-f", "FILE", KIND_TEXT, AT(file), 0, 0, NULL, 0, SL_CMD_RUN | SL_CMD_TOKENIZE,
+     GROUP_INPUT, true, "Read the text from FILE (default: standard input)."},
+    {"--text", NULL, "FILE", KIND_TEXT, AT(text), 0, 0, NULL, 0, SL_CMD_EVAL, GROUP_INPUT, true,
+     "Evaluate this text, with the BOS token if the model wants one (- is standard input)."},
+    {"--ids", NULL, "FILE", KIND_TEXT, AT(ids), 0, 0, NULL, 0, SL_CMD_LOAD, GROUP_INPUT, true,
+     "Token ids instead of text, separated by blanks, commas or lines; taken as they are (- is "
+     "standard input)."},
+    {"--special", NULL, "parse|text", KIND_CHOICE, AT(special), 0, 0, "parse|text", 0,
+     SL_CMD_LOAD | SL_CMD_TOKENIZE, GROUP_INPUT, false,
+     "Whether special tokens written in the text are tokens or plain text (default: parse; eval: "
+     "text)."},
+    {"--decode", NULL, NULL, KIND_FLAG, AT(decode), 0, 0, NULL, 0, SL_CMD_TOKENIZE, GROUP_INPUT,
+     true, "The way back: the input is ids, the output is text."},
+    {"--jsonl", NULL, NULL, KIND_FLAG, AT(jsonl), 0, 0, NULL, 0, SL_CMD_TOKENIZE, GROUP_INPUT, true,
+     "The input is lines of {\"id\", \"text\"}, the output lines of {\"id\", \"ids\"} (with "
+     "--decode the other way)."},
+    {"--add-special", NULL, NULL, KIND_FLAG, AT(add_special), 0, 0, NULL, 0, SL_CMD_TOKENIZE,
+     GROUP_INPUT, true, "Add the BOS and EOS tokens that the release puts around a text."},
+
+    {"--tokens", "-n", "N", KIND_COUNT, AT(n_predict), 0, MANY, NULL, 0, SL_CMD_RUN, GROUP_OUTPUT,
+     true, "Generate at most N tokens (default: until an end token or the context is full)."},
+    {"--stop", NULL, "TEXT", KIND_STOP, 0, 0, 0, NULL, 0, SL_CMD_RUN, GROUP_OUTPUT, true,
+     "Stop before this text appears in the output; may be given up to 16 times."},
+    {"--ignore-eos", NULL, NULL, KIND_FLAG, AT(ignore_eos), 0, 0, NULL, 0, SL_CMD_RUN, GROUP_OUTPUT,
+     false, "Go on after an end token."},
+    {"--print-ids", NULL, NULL, KIND_FLAG, AT(print_ids), 0, 0, NULL, 0, SL_CMD_RUN, GROUP_OUTPUT,
+     false, "Print token ids instead of text; needs no tokenizer."},
+    {"--logits", NULL, "FILE", KIND_TEXT, AT(logits), 0, 0, NULL, 0, SL_CMD_EVAL, GROUP_OUTPUT,
+     true, "Write the tensor logits, F32 [tokens, vocabulary], as safetensors."},
+    {"--hidden", NULL, NULL, KIND_FLAG, AT(hidden), 0, 0, NULL, 0, SL_CMD_EVAL, GROUP_OUTPUT, true,
+     "With --logits: also hidden.0 .. hidden.LAYERS, F32 [tokens, width], the residual between "
+     "layers."},
+    {"--json", NULL, NULL, KIND_FLAG, AT(json), 0, 0, NULL, 0,
+     SL_CMD_EVAL | SL_CMD_INSPECT | SL_CMD_VERIFY | SL_CMD_PLAN, GROUP_OUTPUT, true,
+     "Print the report as JSON."},
+    {"--stats", NULL, "FILE", KIND_TEXT, AT(stats), 0, 0, NULL, 0, SL_CMD_LOAD, GROUP_OUTPUT, false,
+     "Write the statistics of the run as JSON (docs/stats-format.md)."},
+
+    {"--temp", NULL, "T", KIND_NUMBER, AT(temp), 0, 100, NULL, 0, SL_CMD_RUN, GROUP_SAMPLING, true,
+     "Temperature; 0 takes the most probable token (default: 0.8)."},
+    {"--top-k", NULL, "K", KIND_COUNT, AT(top_k), 0, MANY, NULL, 0, SL_CMD_RUN, GROUP_SAMPLING,
+     false, "Sample from the K most probable tokens; 0: from all (default: 40)."},
+    {"--top-p", NULL, "P", KIND_NUMBER, AT(top_p), 0, 1, NULL, 0, SL_CMD_RUN, GROUP_SAMPLING, false,
+     "Sample from the fewest tokens whose probabilities add up to P; 1: from all (default: 0.95)."},
+    {"--min-p", NULL, "P", KIND_NUMBER, AT(min_p), 0, 1, NULL, 0, SL_CMD_RUN, GROUP_SAMPLING, false,
+     "Drop tokens less probable than P times the best; 0: none (default: 0.05)."},
+    {"--repeat-penalty", NULL, "X", KIND_NUMBER, AT(repeat_penalty), 0.01, 100, NULL, 0, SL_CMD_RUN,
+     GROUP_SAMPLING, false,
+     "Make the last 64 tokens less likely by this factor; 1: off (default: 1)."},
+    {"--seed", "-s", "N", KIND_SEED, AT(seed), 0, 18446744073709549568.0, NULL, 0, SL_CMD_RUN,
+     GROUP_SAMPLING, true, "Seed of the random numbers (default: a new one, told in --stats)."},
+
+    {"--memory", "-M", "SIZE", KIND_MEMORY, 0, 0, 0, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY, true,
+     "The memory budget: a size such as 6G, auto (what the machine and its cgroup have free) or "
+     "floor (the least that works) (default: auto)."},
+    {"--ctx", "-c", "N", KIND_COUNT, AT(n_ctx), 1, 1 << 30, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY,
+     true,
+     "Context: prompt and answer together hold at most N tokens (default: the model's own, cut to "
+     "a quarter of the budget)."},
+    {"--kv", NULL, "f16|f32", KIND_CHOICE, AT(kv), 0, 0, "f16|f32", 0, SL_CMD_PRICE, GROUP_MEMORY,
+     false, "Type of the KV cache (default: f16)."},
+    {"--chunk", NULL, "N", KIND_COUNT, AT(chunk), 1, 65536, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY,
+     false, "Rows of one prefill pass (default: 512, fewer in a small budget)."},
+    {"--ring", NULL, "SIZE", KIND_SIZE, AT(ring_bytes), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY,
+     false, "Memory that streamed parts flow through (default: chosen from the budget)."},
+
+    {"--io", NULL, "ENGINE", KIND_CHOICE, AT(io), 0, 0, "auto|direct|mapped|pread|null", 0,
+     SL_CMD_PRICE, GROUP_IO, false,
+     "How weights are read: auto, direct, mapped, pread, or null for no reads and wrong output, "
+     "to time the arithmetic (default: auto)."},
+    {"--in-flight", NULL, "SIZE", KIND_SIZE, AT(in_flight_bytes), 1, 0, NULL, 0, SL_CMD_PRICE,
+     GROUP_IO, false, "Most bytes being read at a time (default: 64M)."},
+    {"--piece", NULL, "SIZE", KIND_SIZE, AT(piece_bytes), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_IO,
+     false, "Reads are cut to this size (default: 1M)."},
+    {"--disk", NULL, "RATE", KIND_SIZE, AT(disk_rate), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_IO, false,
+     "Expect this many bytes per second of the disk, such as 2G (default: plan measures it, the "
+     "others say what they read)."},
+    {"--disk-limit", NULL, "RATE", KIND_SIZE, AT(disk_limit), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_IO,
+     false, "Read no more than this many bytes per second (default: no limit)."},
+    {"--threads", "-t", "N", KIND_COUNT, AT(threads), 1, 1024, NULL, 0, SL_CMD_PRICE, GROUP_IO,
+     true, "Threads that compute (default: the physical cores allowed to this process)."},
+    {"--cpu-level", NULL, "LEVEL", KIND_CHOICE, AT(cpu_level), 0, 0, "auto|scalar|avx2", -1,
+     SL_CMD_LOAD, GROUP_IO, false,
+     "Kernels to use: auto, scalar or avx2; the results are the same bits (default: auto)."},
+
+    {"--quiet", "-q", NULL, KIND_FLAG, AT(quiet), 0, 0, NULL, 0, SL_CMD_ALL, GROUP_GENERAL, false,
+     "No notes, progress or summary; errors only."},
+    {"--verbose", "-v", NULL, KIND_FLAG, AT(verbose), 0, 0, NULL, 0, SL_CMD_ALL, GROUP_GENERAL,
+     false, "More notes."},
+    {"-h", NULL, NULL, KIND_FLAG, AT(help), 0, 0, NULL, 0, SL_CMD_ALL, GROUP_GENERAL, true,
+     "This help; --help shows every option."},
+};
+
+enum { N_OPTIONS = sizeof options / sizeof options[0] };
+
+sl_options sl_options_default(void)
+{
+    return (sl_options){.special = -1,
+                        .n_predict = UINT64_MAX,
+                        .temp = 0.8,
+                        .top_k = 40,
+                        .top_p = 0.95,
+                        .min_p = 0.05,
+                        .repeat_penalty = 1,
+                        .cpu_level = -1};
+}
+
+/* Levenshtein distance of two short words; long ones are far. */
+static unsigned distance(const char *a, const char *b)
+{
+    enum { LONGEST = 32 };
+    size_t n = strlen(a), m = strlen(b);
+    unsigned row[LONGEST + 1];
+    if (n > LONGEST || m > LONGEST)
+        return LONGEST;
+    for (size_t j = 0; j <= m; j++)
+        row[j] = (unsigned)j;
+    for (size_t i = 1; i <= n; i++) {
+        unsigned diagonal = row[0];
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= m; j++) {
+            unsigned best = diagonal + (a[i - 1] != b[j - 1]);
+            diagonal = row[j];
+            if (row[j] + 1 < best)
+                best = row[j] + 1;
+            if (row[j - 1] + 1 < best)
+                best = row[j - 1] + 1;
+            row[j] = best;
+        }
+    }
+    return row[m];
+}
+
+const char *sl_nearest(const char *word, const char *const *names)
+{
+    const char *best = NULL;
+    unsigned least = 1 + (unsigned)strlen(word) / 3;
+    for (; *names; names++) {
+        unsigned d = distance(word, *names);
+        /* Another ending of the same word is near, too: "--thread", "--mem". */
+        if (strlen(word) >= 5 && strncmp(word, *names, strlen(word)) == 0)
+            d = 0;
+        if (d < least + (best == NULL)) {
+            best = *names;
+            least = d;
+        }
+    }
+    return best;
+}
+
+static const option *find_option(const char *name, size_t len)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const option *o = &options[i];
+        if ((strlen(o->name) == len && !strncmp(o->name, name, len)) ||
+            (o->letter && strlen(o->letter) == len && !strncmp(o->letter, name, len)))
+            return o;
+    }
+    return NULL;
+}
+
+static sl_status unknown_option(const sl_command *c, const char *name, size_t len, sl_err *err)
+{
+    const char *names[N_OPTIONS + 1];
+    size_t n = 0;
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)(len < 63 ? len : 63), name);
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (options[i].commands & c->bit)
+            names[n++] = options[i].name;
+    names[n] = NULL;
+    const char *near = sl_nearest(word, names);
+    if (near)
+        return sl_fail(err, SL_EINVAL, "%s: unknown option '%s'; did you mean '%s'?", c->name, word,
+                       near);
+    return sl_fail(err, SL_EINVAL, "%s: unknown option '%s'; 'sluice help %s' lists them", c->name,
+                   word, c->name);
+}
+
+static sl_status foreign_option(const sl_command *c, const option *o, sl_err *err)
+{
+    char who[128] = "";
+    size_t used = 0;
+    for (const sl_command *other = sl_commands(); other->name; other++)
+        if (other->bit & o->commands && used < sizeof who)
+            used += (size_t)snprintf(who + used, sizeof who - used, "%s%s", used ? ", " : "",
+                                     other->name);
+    return sl_fail(err, SL_EINVAL, "%s does not take '%s'; it is an option of: %s", c->name,
+                   o->name, who);
+}
+
+static sl_status bad_value(const option *o, const char *value, const char *accepted, sl_err *err)
+{
+    return sl_fail(err, SL_EINVAL, "%s: '%.100s' is not accepted; %s", o->name, value, accepted);
+}
+
+static sl_status read_count(const option *o, const char *value, uint64_t *out, sl_err *err)
+{
+    char accepted[96];
+    char *end = NULL;
+    snprintf(accepted, sizeof accepted, "a whole number from %.0f to %.0f is", o->min, o->max);
+    if (value[0] < '0' || value[0] > '9')
+        return bad_value(o, value, accepted, err);
+    errno = 0;
+    unsigned long long n = strtoull(value, &end, 10);
+    if (errno || *end || (double)n < o->min || (double)n > o->max)
+        return bad_value(o, value, accepted, err);
+    *out = n;
+    return SL_OK;
+}
+
+static sl_status read_number(const option *o, const char *value, double *out, sl_err *err)
+{
+    char accepted[96];
+    char *end = NULL;
+    snprintf(accepted, sizeof accepted, "a number from %g to %g is", o->min, o->max);
+    double x = strtod(value, &end);
+    if (!*value || *end || !isfinite(x) || x < o->min || x > o->max)
+        return bad_value(o, value, accepted, err);
+    *out = x;
+    return SL_OK;
+}
+
+static sl_status read_choice(const option *o, const char *value, int *out, sl_err *err)
+{
+    char accepted[96];
+    const char *at = o->choices;
+    for (int i = 0; at; i++) {
+        size_t len = strcspn(at, "|");
+        if (strlen(value) == len && !strncmp(value, at, len)) {
+            *out = o->choice_base + i;
+            return SL_OK;
+        }
+        at = at[len] ? at + len + 1 : NULL;
+    }
+    snprintf(accepted, sizeof accepted, "one of %s is", o->choices);
+    return bad_value(o, value, accepted, err);
+}
+
+static sl_status read_size(const option *o, const char *value, uint64_t *out, sl_err *err)
+{
+    if (!sl_size_parse(value, out) || *out == 0)
+        return bad_value(o, value, "a size such as 512K, 64M or 1.5G is", err);
+    return SL_OK;
+}
+
+static sl_status read_memory(const option *o, const char *value, sl_options *out, sl_err *err)
+{
+    if (!strcmp(value, "auto")) {
+        out->memory_mode = SL_MEMORY_AUTO;
+    } else if (!strcmp(value, "floor")) {
+        out->memory_mode = SL_MEMORY_FLOOR;
+    } else {
+        if (!sl_size_parse(value, &out->memory_bytes) || out->memory_bytes == 0)
+            return bad_value(o, value, "auto, floor or a size such as 64M or 6G is", err);
+        out->memory_mode = SL_MEMORY_BYTES;
+    }
+    return SL_OK;
+}
+
+static sl_status read_value(const option *o, const char *value, sl_options *out, sl_err *err)
+{
+    char *field = (char *)out + o->at;
+    switch (o->kind) {
+    case KIND_FLAG:
+        return SL_OK;
+    case KIND_SEED:
+        out->seed_given = true;
+        return read_count(o, value, (uint64_t *)(void *)field, err);
+    case KIND_COUNT:
+        return read_count(o, value, (uint64_t *)(void *)field, err);
+    case KIND_SIZE:
+        return read_size(o, value, (uint64_t *)(void *)field, err);
+    case KIND_NUMBER:
+        return read_number(o, value, (double *)(void *)field, err);
+    case KIND_CHOICE:
+        return read_choice(o, value, (int *)(void *)field, err);
+    case KIND_MEMORY:
+        return read_memory(o, value, out, err);
+    case KIND_TEXT:
+        *(const char **)(void *)field = value;
+        return SL_OK;
+    case KIND_STOP:
+        if (!*value)
+            return bad_value(o, value, "a text of at least one byte is", err);
+        if (out->n_stops == SL_MAX_STOPS)
+            return sl_fail(err, SL_EINVAL, "%s: at most %d are accepted", o->name, SL_MAX_STOPS);
+        out->stop[out->n_stops++] = value;
+        return SL_OK;
+    }
+    return SL_OK;
+}
+
+/* One option at argv[*i]; moves *i to the last argument it used. */
+static sl_status read_option(const sl_command *c, int argc, char **argv, int *i, sl_options *out,
+                             sl_err *err)
+{
+    const char *arg = argv[*i];
+    size_t len = strcspn(arg, "=");
+    const char *value = arg[len] ? arg + len + 1 : NULL;
+    const option *o = find_option(arg, len);
+    if (!o && arg[1] != '-' && (o = find_option(arg, 2)) && o->value) {
+        value = arg + 2; /* -n64 */
+    } else if (!o) {
+        return unknown_option(c, arg, len, err);
+    }
+    if (!(o->commands & c->bit))
+        return foreign_option(c, o, err);
+    if (o->kind == KIND_FLAG) {
+        if (value)
+            return sl_fail(err, SL_EINVAL, "%s takes no value ('%.100s')", o->name, value);
+        *(bool *)((char *)out + o->at) = true;
+        return SL_OK;
+    }
+    if (!value) {
+        if (*i + 1 >= argc)
+            return sl_fail(err, SL_EINVAL, "%s needs a value: %s %s", arg, arg, o->value);
+        value = argv[++*i];
+    }
+    return read_value(o, value, out, err);
+}
+
+sl_status sl_args_parse(const sl_command *c, int argc, char **argv, sl_options *out, sl_err *err)
+{
+    bool only_operands = false;
+    out->command = c->name;
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+        sl_status st = SL_OK;
+        if (!only_operands && !strcmp(arg, "--")) {
+            only_operands = true;
+        } else if (!only_operands && !strcmp(arg, "--help")) {
+            out->help = 2;
+        } else if (!only_operands && !strcmp(arg, "-h")) {
+            out->help = out->help ? out->help : 1;
+        } else if (!only_operands && arg[0] == '-' && arg[1]) {
+            st = read_option(c, argc, argv, &i, out, err);
+        } else if (out->operand) {
+            st = sl_fail(err, SL_EINVAL, "%s: '%.100s' is one argument too many after '%.100s'",
+                         c->name, arg, out->operand);
+        } else {
+            out->operand = arg;
+        }
+        if (st)
+            return st;
+    }
+    if (!out->operand && !out->help)
+        return sl_fail(err, SL_EINVAL, "%s: %s is missing; 'sluice %s -h' shows how it is used",
+                       c->name, c->operand, c->name);
+    return SL_OK;
+}
+
+/* Words of text in lines of at most width columns, the first one starting at column at. */
+static void wrap(FILE *out, const char *text, unsigned at, unsigned indent, unsigned width)
+{
+    bool first = true;
+    while (*text) {
+        unsigned len = (unsigned)strcspn(text, " ");
+        if (!first && at + 1 + len > width) {
+            fprintf(out, "\n%*s", (int)indent, "");
+            at = indent;
+            first = true;
+        }
+        fprintf(out, "%s%.*s", first ? "" : " ", (int)len, text);
+        at += len + !first;
+        first = false;
+        text += len;
+        text += *text == ' ';
+    }
+    fputc('\n', out);
+}
+
+static void help_option(FILE *out, const option *o)
+{
+    enum { COLUMN = 25, WIDTH = 98 };
+    char left[64];
+    if (!strcmp(o->name, "-h"))
+        snprintf(left, sizeof left, "  -h, --help");
+    else
+        snprintf(left, sizeof left, "  %s%s%s%s%s", o->letter ? o->letter : "    ",
+                 o->letter ? ", " : "", o->name, o->value ? " " : "", o->value ? o->value : "");
+    unsigned used = (unsigned)strlen(left);
+    if (used + 1 > COLUMN) {
+        fprintf(out, "%s\n%*s", left, COLUMN, "");
+    } else {
+        fprintf(out, "%-*s", COLUMN, left);
+    }
+    wrap(out, o->help, COLUMN, COLUMN, WIDTH);
+}
+
+static void help_group(FILE *out, const sl_command *c, option_group g, bool all)
+{
+    bool titled = false;
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const option *o = &options[i];
+        if (o->group != g || !(o->commands & c->bit) || !(all || o->often))
+            continue;
+        if (!titled)
+            fprintf(out, "\n%s\n", group_title[g]);
+        titled = true;
+        help_option(out, o);
+    }
+}
+
+void sl_args_help(FILE *out, const sl_command *c, bool all)
+{
+    fprintf(out, "Usage: sluice %s %s [options]\n\n%s\n", c->name, c->operand, c->about);
+    for (int g = 0; g < GROUP_COUNT; g++)
+        help_group(out, c, (option_group)g, all);
+    fprintf(out, "\nExample\n%s\n", c->example);
+}

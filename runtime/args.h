@@ -1,0 +1,81 @@
+/* Options: one table says name, value, range, default and help of every option, and which commands
+ * take it. Parsing only fills sl_options; what the values mean is the commands' business. */
+#ifndef SL_ARGS_H
+#define SL_ARGS_H
+
+#include <stdio.h>
+
+#include "../stream/base.h"
+
+enum {
+    SL_CMD_RUN = 1,
+    SL_CMD_EVAL = 2,
+    SL_CMD_TOKENIZE = 4,
+    SL_CMD_INSPECT = 8,
+    SL_CMD_VERIFY = 16,
+    SL_CMD_PLAN = 32,
+    SL_CMD_ALL = 63,
+    SL_CMD_LOAD = SL_CMD_RUN | SL_CMD_EVAL,  /* commands that load weights */
+    SL_CMD_PRICE = SL_CMD_LOAD | SL_CMD_PLAN /* commands that price memory */
+};
+
+enum { SL_MAX_STOPS = 16 };
+
+typedef enum sl_memory_mode { SL_MEMORY_AUTO, SL_MEMORY_FLOOR, SL_MEMORY_BYTES } sl_memory_mode;
+
+typedef struct sl_options {
+    const char *command; /* name, for messages */
+    const char *operand; /* MODEL; NULL: not given */
+    uint32_t help;       /* 0 none, 1 short, 2 all */
+    bool quiet, verbose, json;
+
+    /* text in */
+    const char *prompt, *file, *ids, *text;
+    int special; /* -1: the command's own; else sl_special */
+    bool decode, jsonl, add_special;
+
+    /* text out */
+    uint64_t n_predict; /* UINT64_MAX: until an end token or the context is full */
+    bool print_ids, ignore_eos;
+    const char *stop[SL_MAX_STOPS];
+    uint32_t n_stops;
+    const char *logits;
+    bool hidden;
+
+    /* sampling */
+    double temp, top_p, min_p, repeat_penalty;
+    uint64_t top_k, seed;
+    bool seed_given;
+
+    /* memory and I/O */
+    sl_memory_mode memory_mode;
+    uint64_t memory_bytes;
+    uint64_t n_ctx;                                    /* 0: chosen */
+    uint64_t chunk;                                    /* 0: chosen */
+    uint64_t threads;                                  /* 0: physical cores */
+    int kv;                                            /* sl_kv_type */
+    int io;                                            /* sl_io */
+    uint64_t ring_bytes, in_flight_bytes, piece_bytes; /* 0: chosen */
+    uint64_t disk_limit;                               /* bytes per second; 0: none */
+    uint64_t disk_rate;                                /* bytes per second to expect; 0: unknown */
+    int cpu_level; /* -1: the best of this CPU; else sl_cpu_level */
+    const char *stats;
+} sl_options;
+
+struct sl_command;
+
+sl_options sl_options_default(void);
+
+/* Reads argv[1 ..] (argv[0] is the command's name) for the command. SL_EINVAL: err names the
+ * option, the value and what is accepted. The strings of *o point into argv. */
+sl_status sl_args_parse(const struct sl_command *c, int argc, char **argv, sl_options *o,
+                        sl_err *err);
+
+/* The command's help; all: every option, otherwise the ones that most runs need. */
+void sl_args_help(FILE *out, const struct sl_command *c, bool all);
+
+/* The nearest of the names (ended by NULL) within about a third of its length; NULL: none is near.
+ */
+const char *sl_nearest(const char *word, const char *const *names);
+
+#endif
