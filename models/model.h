@@ -46,6 +46,8 @@ typedef struct sl_model_info {
     int32_t bos, eos; /* from the config; -1: none */
 } sl_model_info;
 sl_model_info sl_model_about(const sl_model *m);
+/* The id ends a text: EOS and its like of the config, generation_config.json and the tokenizer. */
+bool sl_model_is_end(const sl_model *m, int32_t id);
 uint64_t sl_model_memory_bytes(
     const sl_model *m); /* heap held by the open model without its tokenizer */
 

@@ -1,0 +1,85 @@
+/* The description of a model that the forward pass interprets: what a family file makes out of a
+ * config, plus where every tensor is. Private to models/. Not here: how bytes arrive (stream.h),
+ * arithmetic (kernels.h). */
+#ifndef SL_ARCH_H
+#define SL_ARCH_H
+
+#include "config.h"
+#include "model.h"
+
+/* What a tensor is for. The names in both formats stand in names.c. */
+typedef enum sl_role {
+    /* once per model */
+    SL_ROLE_EMBED,
+    SL_ROLE_FINAL_NORM,
+    SL_ROLE_HEAD,
+    SL_ROLE_ROPE_FACTORS, /* GGUF only: divisors of the rotary frequencies */
+    /* once per layer */
+    SL_ROLE_ATTN_NORM,
+    SL_ROLE_Q,
+    SL_ROLE_K,
+    SL_ROLE_V,
+    SL_ROLE_O,
+    SL_ROLE_Q_NORM,
+    SL_ROLE_K_NORM,
+    SL_ROLE_FFN_NORM,
+    SL_ROLE_GATE,
+    SL_ROLE_UP,
+    SL_ROLE_DOWN,
+    SL_ROLE_COUNT
+} sl_role;
+
+enum { SL_ROLE_FIRST_OF_LAYER = SL_ROLE_ATTN_NORM, SL_NAME_BYTES = 128, SL_MAX_ENDS = 16 };
+
+/* The tensor's name in this checkpoint's format; layer is ignored for roles of the whole model. */
+void sl_role_name(sl_format format, sl_role role, uint32_t layer, char out[SL_NAME_BYTES]);
+
+typedef struct sl_layer {
+    /* attention: q [n_heads * head_dim], k and v [n_kv_heads * head_dim] */
+    uint32_t n_heads, n_kv_heads, head_dim;
+    float attn_scale; /* scores are q.k * attn_scale */
+    bool qk_norm;     /* RMS norm of each head of q and k before the rotation */
+    /* feed-forward: down(silu(gate x) * up x) */
+    uint32_t n_ff;
+    /* norm weights as float, owned by the model's arena; [n_embd], [head_dim] */
+    const float *attn_norm, *ffn_norm, *q_norm, *k_norm;
+} sl_layer;
+
+typedef struct sl_rope {
+    uint32_t n_rot; /* dimensions of a head that turn; the rest stay */
+    bool pairs;     /* neighbours (2i, 2i+1) turn together, as llama.cpp's converter lays Llama out;
+                       else (i, i + n_rot/2) */
+    double base;
+    double *inv_freq; /* [n_rot / 2], scaling included */
+} sl_rope;
+
+typedef struct sl_arch {
+    const char *family;
+    uint32_t n_layers, n_embd, n_vocab, n_ctx_max;
+    float norm_eps;
+    bool tied; /* the head is the embedding */
+    sl_rope rope;
+    sl_layer *layer; /* [n_layers] */
+    const float *final_norm;
+    int32_t bos; /* -1: none */
+    uint32_t n_ends;
+    int32_t end[SL_MAX_ENDS]; /* ids that end a text, from the config; the first is EOS */
+} sl_arch;
+
+/* A family: reads the config, in either format, into arch (memory from arena). Names are matched
+ * exactly. */
+typedef struct sl_family {
+    const char *name;
+    const char *gguf_arch;  /* general.architecture */
+    const char *model_type; /* config.json: model_type */
+    sl_status (*read)(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err);
+} sl_family;
+
+const sl_family *sl_family_find(sl_format format, const char *name); /* NULL: not one we run */
+void sl_family_list(char *text, size_t cap);                         /* "llama, qwen3" */
+
+/* Shared by the families that are Llama's shape with small differences: everything but what sets
+ * them apart. */
+sl_status sl_read_dense(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err);
+
+#endif

@@ -1,0 +1,10 @@
+/* One line per family; registry.c lists them. */
+#ifndef SL_FAMILIES_H
+#define SL_FAMILIES_H
+
+#include "arch.h"
+
+extern const sl_family sl_family_llama;
+extern const sl_family sl_family_qwen3;
+
+#endif

@@ -1,0 +1,474 @@
+/* The forward pass, for all families: the one function that says in which order everything happens
+ * is sl_forward().
+ *
+ * Dimension letters: T rows of this pass, D n_embd, H query heads, G key/value heads, d head_dim, F
+ * n_ff, V n_vocab. Every row's result depends on that row and the cache alone, so the bits are the
+ * same for any T and any number of threads. */
+#include <math.h>
+#include <string.h>
+
+#include "model_impl.h"
+
+typedef struct pass {
+    sl_session *s;
+    const sl_model *m;
+    const sl_kernels *k;
+    sl_workers *w;
+    const sl_eval *e;
+    uint32_t rows;  /* T */
+    uint32_t start; /* position of row 0 */
+    sl_err *err;
+} pass;
+
+/* ---- products: a group's steps, unit by unit ---- */
+
+typedef struct run {
+    const uint8_t *w;
+    const sl_product *p;
+    const void *act;
+    size_t act_bytes;
+    float *y;
+    size_t y_stride, first_task;
+} run;
+
+typedef struct region {
+    const pass *p;
+    uint32_t n_runs;
+    size_t rows_per_task, batch;
+    run run[SL_MAX_PRODUCTS];
+} region;
+
+static void multiply_rows(void *ctx, size_t task, unsigned worker)
+{
+    const region *r = ctx;
+    uint32_t i = r->n_runs - 1;
+    while (r->run[i].first_task > task)
+        i--;
+    const run *u = &r->run[i];
+    size_t row = (task - u->first_task) * r->rows_per_task, left = u->p->n_rows - row;
+    const sl_session *s = r->p->s;
+    const size_t scratch_bytes = (size_t)sl_round_up(s->model->layout.mul_scratch_bytes, 64);
+    r->p->k->mul[u->p->type](u->w + row * u->p->row_bytes, u->p->row_bytes,
+                             left < r->rows_per_task ? left : r->rows_per_task, u->p->n_cols,
+                             u->act, u->act_bytes, r->batch, u->y + row, u->y_stride,
+                             s->mul_scratch + worker * scratch_bytes);
+}
+
+/* An operand of project(): floats in [T][in], results out[i] in [T][out_width[i]]. */
+typedef struct operand {
+    const float *in;
+    size_t in_width;
+    uint32_t rows; /* of in, from its first */
+    float *out[SL_MAX_PRODUCTS];
+    size_t out_width[SL_MAX_PRODUCTS];
+} operand;
+
+/* Rows of a task: about eight tasks per thread, so that the slowest thread's tail is short; whole
+ * row groups. */
+static size_t rows_per_task(const sl_step *st, unsigned n_threads)
+{
+    size_t rows = 0;
+    for (uint32_t i = 0; i < st->n_products; i++)
+        rows += st->product[i].n_rows;
+    return (size_t)sl_round_up(rows / (8 * n_threads) + 1, SL_ROW_GROUP);
+}
+
+static sl_status run_step(pass *p, const sl_step *step, const operand *o)
+{
+    sl_stream *stream = p->m->stream;
+    if (p->e->cancel && p->e->cancel(p->e->ctx))
+        return sl_fail(p->err, SL_ECANCELLED, "stopped on request");
+    sl_status st = sl_unit_enter(stream, step->unit, p->err);
+    if (st != SL_OK)
+        return st;
+    region r = {.p = p,
+                .n_runs = step->n_products,
+                .rows_per_task = rows_per_task(step, sl_workers_count(p->w)),
+                .batch = o->rows};
+    size_t tasks = 0;
+    for (uint32_t i = 0; i < step->n_products; i++) {
+        const sl_product *pr = &step->product[i];
+        const sl_act act = sl_weight_about(pr->type)->act;
+        run *u = &r.run[i];
+        u->w = sl_part_data(stream, step->part, pr->extent);
+        u->p = pr;
+        u->act = act == SL_ACT_F32 ? (const void *)o->in : p->s->act[act];
+        u->act_bytes =
+            act == SL_ACT_F32 ? o->in_width * sizeof(float) : sl_act_bytes(act, pr->n_cols);
+        u->y = o->out[pr->output] + pr->row0;
+        u->y_stride = o->out_width[pr->output];
+        u->first_task = tasks;
+        tasks += (pr->n_rows + r.rows_per_task - 1) / r.rows_per_task;
+    }
+    sl_workers_run(p->w, multiply_rows, &r, tasks);
+    sl_unit_leave(stream, step->unit);
+    return SL_OK;
+}
+
+typedef struct quantize_ctx {
+    const pass *p;
+    const operand *o;
+    sl_act act;
+} quantize_ctx;
+
+static void quantize_row(void *ctx, size_t row, unsigned worker)
+{
+    (void)worker;
+    const quantize_ctx *q = ctx;
+    const size_t bytes = sl_act_bytes(q->act, q->o->in_width);
+    q->p->k->quantize[q->act](q->o->in + row * q->o->in_width,
+                              (uint8_t *)q->p->s->act[q->act] + row * bytes, q->o->in_width);
+}
+
+/* out[i] = matrices of the group times each row of in. Rows of in are in_width apart and wide. */
+static sl_status project(pass *p, const sl_group *g, const operand *o)
+{
+    for (int act = SL_ACT_F32 + 1; act < SL_ACT_COUNT; act++) {
+        if (g->act_mask & 1u << act) {
+            quantize_ctx q = {p, o, (sl_act)act};
+            sl_workers_run(p->w, quantize_row, &q, o->rows);
+        }
+    }
+    for (uint32_t i = 0; i < g->n_steps; i++) {
+        sl_status st = run_step(p, &p->m->layout.step[g->first_step + i], o);
+        if (st != SL_OK)
+            return st;
+    }
+    return SL_OK;
+}
+
+/* ---- row-wise operations ---- */
+
+typedef struct rows_ctx {
+    const pass *p;
+    const sl_layer *l;
+    uint32_t layer;
+    const float *weight; /* of a norm */
+    const float *in;
+    float *out;
+} rows_ctx;
+
+static void norm_row(void *ctx, size_t row, unsigned worker)
+{
+    (void)worker;
+    const rows_ctx *c = ctx;
+    const size_t D = c->p->m->arch.n_embd;
+    c->p->k->rms_norm(c->in + row * D, c->weight, c->p->m->arch.norm_eps, c->out + row * D, D);
+}
+
+static void norm_rows(pass *p, const float *in, const float *weight, float *out, uint32_t rows)
+{
+    rows_ctx c = {.p = p, .weight = weight, .in = in, .out = out};
+    sl_workers_run(p->w, norm_row, &c, rows);
+}
+
+static void add_row(void *ctx, size_t row, unsigned worker)
+{
+    (void)worker;
+    const rows_ctx *c = ctx;
+    const size_t D = c->p->m->arch.n_embd;
+    c->p->k->add(c->out + row * D, c->in + row * D, D);
+}
+
+static void add_to_residual(pass *p)
+{
+    rows_ctx c = {.p = p, .in = p->s->y, .out = p->s->x};
+    sl_workers_run(p->w, add_row, &c, p->rows);
+}
+
+enum { GLU_COLUMNS = 2048 }; /* of a task: a decode row is shared by the threads */
+
+static void glu_piece(void *ctx, size_t task, unsigned worker)
+{
+    (void)worker;
+    const rows_ctx *c = ctx;
+    const size_t F = c->l->n_ff, pieces = (F + GLU_COLUMNS - 1) / GLU_COLUMNS;
+    const size_t row = task / pieces, col = task % pieces * GLU_COLUMNS, left = F - col;
+    float *gate = c->p->s->gate + row * F + col;
+    c->p->k->silu_mul(gate, c->p->s->up + row * F + col, gate,
+                      left < GLU_COLUMNS ? left : GLU_COLUMNS);
+}
+
+/* ---- embedding ---- */
+
+static void embed_row(void *ctx, size_t row, unsigned worker)
+{
+    (void)worker;
+    const pass *p = ctx;
+    const sl_layout *l = &p->m->layout;
+    const size_t D = p->m->arch.n_embd;
+    p->k->dequantize[l->embed_type](p->s->embed_rows + row * l->embed_row_bytes, p->s->x + row * D,
+                                    D);
+}
+
+static sl_status embed(pass *p, const int32_t *ids)
+{
+    for (uint32_t t = 0; t < p->rows; t++)
+        p->s->row_id[t] = (uint32_t)ids[t];
+    sl_status st = SL_OK;
+    for (uint32_t t = 0; st == SL_OK && t < p->rows; t += p->m->row_batch) {
+        uint32_t n = p->rows - t < p->m->row_batch ? p->rows - t : p->m->row_batch;
+        st = sl_rows_read(p->m->stream, p->m->layout.embed_table, p->s->row_id + t, n,
+                          p->s->embed_rows + t * p->m->layout.embed_row_bytes, p->err);
+    }
+    if (st == SL_OK)
+        sl_workers_run(p->w, embed_row, p, p->rows);
+    return st;
+}
+
+/* ---- attention ---- */
+
+/* cos and sin of position * frequency for the rows of this pass: in double, rounded once. */
+static void make_rotations(pass *p)
+{
+    const sl_rope *r = &p->m->arch.rope;
+    const uint32_t half = r->n_rot / 2;
+    for (uint32_t t = 0; t < p->rows; t++) {
+        for (uint32_t i = 0; i < half; i++) {
+            double angle = (double)(p->start + t) * r->inv_freq[i];
+            p->s->cosine[(size_t)t * half + i] = (float)cos(angle);
+            p->s->sine[(size_t)t * half + i] = (float)sin(angle);
+        }
+    }
+}
+
+static void norm_heads(const pass *p, float *x, uint32_t n_heads, uint32_t head_dim,
+                       const float *weight)
+{
+    for (uint32_t h = 0; h < n_heads; h++, x += head_dim)
+        p->k->rms_norm(x, weight, p->m->arch.norm_eps, x, head_dim);
+}
+
+/* Writes a row of k or v [G * d] to the cache, [G][n_ctx][d]. */
+static void store_kv(const pass *p, const sl_layer *l, const float *x, uint8_t *cache,
+                     uint32_t position)
+{
+    const sl_session *s = p->s;
+    const size_t d = l->head_dim;
+    for (uint32_t g = 0; g < l->n_kv_heads; g++, x += d) {
+        uint8_t *to = cache + ((size_t)g * s->opt.n_ctx + position) * d * s->kv_size;
+        if (s->opt.kv == SL_KV_F16)
+            p->k->to_f16(x, (uint16_t *)(void *)to, d);
+        else
+            memcpy(to, x, d * sizeof(float));
+    }
+}
+
+static uint8_t *cache_of(const sl_session *s, const sl_layer *l, uint32_t layer, int is_v)
+{
+    return s->kv + s->layer_kv[layer] +
+           (is_v ? (size_t)l->n_kv_heads * s->opt.n_ctx * l->head_dim * s->kv_size : 0);
+}
+
+/* Queries of the same key/value head side by side, [G][T][H/G][d], in the buffer of the normed
+ * input (no longer needed). */
+static float *queries_of(const pass *p, const sl_layer *l, uint32_t kv_head, uint32_t t)
+{
+    const size_t group = l->n_heads / l->n_kv_heads;
+    return p->s->norm + ((size_t)kv_head * p->rows + t) * group * l->head_dim;
+}
+
+/* Head norms, rotation, cache: row t of q, k, v. */
+static void place_row(void *ctx, size_t t, unsigned worker)
+{
+    (void)worker;
+    const rows_ctx *c = ctx;
+    const pass *p = c->p;
+    const sl_layer *l = c->l;
+    const sl_rope *r = &p->m->arch.rope;
+    const size_t d = l->head_dim;
+    float *q = p->s->q + t * l->n_heads * d, *k = p->s->k + t * l->n_kv_heads * d;
+    if (l->qk_norm) {
+        norm_heads(p, q, l->n_heads, l->head_dim, l->q_norm);
+        norm_heads(p, k, l->n_kv_heads, l->head_dim, l->k_norm);
+    }
+    const float *cosine = p->s->cosine + t * r->n_rot / 2, *sine = p->s->sine + t * r->n_rot / 2;
+    sl_rope_fn *rotate = r->pairs ? p->k->rope_pairs : p->k->rope_halves;
+    rotate(q, l->n_heads, d, cosine, sine, r->n_rot);
+    rotate(k, l->n_kv_heads, d, cosine, sine, r->n_rot);
+    const size_t group_width = l->n_heads / l->n_kv_heads * d;
+    for (uint32_t g = 0; g < l->n_kv_heads; g++)
+        memcpy(queries_of(p, l, g, (uint32_t)t), q + g * group_width, group_width * sizeof(float));
+    const uint32_t position = p->start + (uint32_t)t;
+    store_kv(p, l, k, cache_of(p->s, l, c->layer, 0), position);
+    store_kv(p, l, p->s->v + t * l->n_kv_heads * d, cache_of(p->s, l, c->layer, 1), position);
+}
+
+/* Attention of rows [first_row, first_row + n_rows): a task is one key/value head, one block of
+ * rows and one split of the keys. Partial results lie [G][n_rows][H/G][n_splits][part_stride]. */
+enum { ATTN_BLOCK = 16 };
+
+typedef struct attn_ctx {
+    const pass *p;
+    const sl_layer *l;
+    uint32_t layer, first_row, n_rows, n_splits, n_blocks;
+} attn_ctx;
+
+static float *parts_of(const attn_ctx *c, size_t kv_head, size_t t)
+{
+    const size_t group = c->l->n_heads / c->l->n_kv_heads;
+    return c->p->s->parts +
+           (kv_head * c->n_rows + t) * group * c->n_splits * c->p->s->attn_part_stride;
+}
+
+static void attend_block(void *ctx, size_t task, unsigned worker)
+{
+    (void)worker;
+    const attn_ctx *c = ctx;
+    const pass *p = c->p;
+    const sl_session *s = p->s;
+    const sl_layer *l = c->l;
+    const uint32_t split = (uint32_t)(task % c->n_splits),
+                   block = (uint32_t)(task / c->n_splits) % c->n_blocks;
+    const uint32_t kv_head = (uint32_t)(task / c->n_splits / c->n_blocks);
+    const uint32_t t = block * ATTN_BLOCK,
+                   rows = c->n_rows - t < ATTN_BLOCK ? c->n_rows - t : ATTN_BLOCK;
+    const size_t d = l->head_dim, group = l->n_heads / l->n_kv_heads;
+    const size_t kv_offset = (size_t)kv_head * s->opt.n_ctx * d * s->kv_size;
+    sl_attn a = {
+        .q = queries_of(p, l, kv_head, c->first_row + t),
+        .n_q = rows * group,
+        .q_stride = d,
+        .k = cache_of(s, l, c->layer, 0) + kv_offset,
+        .v = cache_of(s, l, c->layer, 1) + kv_offset,
+        .k_stride = d * s->kv_size,
+        .v_stride = d * s->kv_size,
+        .dim_k = d,
+        .dim_v = d,
+        .begin = s->attn_begin + (c->first_row + t) * group,
+        .end = s->attn_end + (c->first_row + t) * group,
+        .split = split,
+        .scale = l->attn_scale,
+        .part = parts_of(c, kv_head, t) + split * s->attn_part_stride,
+        .part_stride = c->n_splits * s->attn_part_stride,
+    };
+    (s->opt.kv == SL_KV_F16 ? p->k->attn_f16 : p->k->attn_f32)(&a);
+}
+
+/* Merges the splits of row t; the result takes the place of q, [T][H * d]. */
+static void merge_row(void *ctx, size_t t, unsigned worker)
+{
+    (void)worker;
+    const attn_ctx *c = ctx;
+    const sl_session *s = c->p->s;
+    const size_t d = c->l->head_dim, group = c->l->n_heads / c->l->n_kv_heads;
+    float *out = s->q + (c->first_row + t) * c->l->n_heads * d;
+    for (uint32_t g = 0; g < c->l->n_kv_heads; g++)
+        for (size_t i = 0; i < group; i++, out += d)
+            c->p->k->attn_merge(parts_of(c, g, t) + i * c->n_splits * s->attn_part_stride,
+                                s->attn_part_stride, c->n_splits, d, NULL, out);
+}
+
+/* s->norm (queries), cache -> s->q */
+static void attend(pass *p, const sl_layer *l, uint32_t layer)
+{
+    const size_t group = l->n_heads / l->n_kv_heads;
+    for (size_t i = 0; i < p->rows * group; i++) {
+        p->s->attn_begin[i] = 0;
+        p->s->attn_end[i] = p->start + (uint32_t)(i / group) + 1;
+    }
+    for (uint32_t first = 0; first < p->rows; first += p->s->attn_rows) {
+        attn_ctx c = {.p = p, .l = l, .layer = layer, .first_row = first};
+        c.n_rows = p->rows - first < p->s->attn_rows ? p->rows - first : p->s->attn_rows;
+        c.n_splits = (p->start + first + c.n_rows - 1) / SL_ATTN_SPLIT + 1;
+        c.n_blocks = (c.n_rows + ATTN_BLOCK - 1) / ATTN_BLOCK;
+        sl_workers_run(p->w, attend_block, &c, (size_t)l->n_kv_heads * c.n_blocks * c.n_splits);
+        sl_workers_run(p->w, merge_row, &c, c.n_rows);
+    }
+}
+
+static sl_status attention(pass *p, const sl_layer *l, uint32_t layer)
+{
+    sl_session *s = p->s;
+    const sl_layer_groups *g = &p->m->layout.layer[layer];
+    const size_t D = p->m->arch.n_embd, q_width = (size_t)l->n_heads * l->head_dim,
+                 kv_width = (size_t)l->n_kv_heads * l->head_dim;
+    norm_rows(p, s->x, l->attn_norm, s->norm, p->rows);
+    const operand in = {s->norm, D, p->rows, {s->q, s->k, s->v}, {q_width, kv_width, kv_width}};
+    sl_status st = project(p, &g->qkv, &in);
+    if (st != SL_OK)
+        return st;
+    rows_ctx c = {.p = p, .l = l, .layer = layer};
+    sl_workers_run(p->w, place_row, &c, p->rows);
+    attend(p, l, layer);
+    const operand out = {s->q, q_width, p->rows, {s->y}, {D}};
+    st = project(p, &g->o, &out);
+    if (st == SL_OK)
+        add_to_residual(p);
+    return st;
+}
+
+static sl_status feed_forward(pass *p, const sl_layer *l, uint32_t layer)
+{
+    sl_session *s = p->s;
+    const sl_layer_groups *g = &p->m->layout.layer[layer];
+    const size_t D = p->m->arch.n_embd, F = l->n_ff;
+    norm_rows(p, s->x, l->ffn_norm, s->norm, p->rows);
+    const operand in = {s->norm, D, p->rows, {s->gate, s->up}, {F, F}};
+    sl_status st = project(p, &g->gate_up, &in);
+    if (st != SL_OK)
+        return st;
+    rows_ctx c = {.p = p, .l = l, .layer = layer};
+    sl_workers_run(p->w, glu_piece, &c, p->rows * ((F + GLU_COLUMNS - 1) / GLU_COLUMNS));
+    const operand out = {s->gate, F, p->rows, {s->y}, {D}};
+    st = project(p, &g->down, &out);
+    if (st == SL_OK)
+        add_to_residual(p);
+    return st;
+}
+
+/* Logits of the last n rows. */
+static sl_status head(pass *p, uint32_t n)
+{
+    sl_session *s = p->s;
+    const size_t D = p->m->arch.n_embd;
+    norm_rows(p, s->x + (size_t)(p->rows - n) * D, p->m->arch.final_norm, s->norm, n);
+    const operand o = {s->norm, D, n, {s->logits}, {p->m->arch.n_vocab}};
+    return project(p, &p->m->layout.head, &o);
+}
+
+static void show_hidden(const pass *p, uint32_t index)
+{
+    if (p->e->hidden)
+        p->e->hidden(p->e->ctx, index, p->start, p->rows, p->s->x);
+}
+
+static sl_status walk(pass *p, const int32_t *ids, uint32_t n_logits)
+{
+    sl_status st = embed(p, ids);
+    make_rotations(p);
+    for (uint32_t i = 0; st == SL_OK && i < p->m->arch.n_layers; i++) {
+        const sl_layer *l = &p->m->arch.layer[i];
+        show_hidden(p, i);
+        st = attention(p, l, i);
+        if (st == SL_OK)
+            st = feed_forward(p, l, i);
+    }
+    if (st != SL_OK)
+        return st;
+    show_hidden(p, p->m->arch.n_layers);
+    return n_logits ? head(p, n_logits) : SL_OK;
+}
+
+sl_status sl_forward(sl_session *s, const int32_t *ids, uint32_t n, uint32_t n_logits,
+                     const sl_eval *e, sl_err *err)
+{
+    const sl_model *m = s->model;
+    pass p = {.s = s,
+              .m = m,
+              .k = &m->kernels,
+              .w = m->workers,
+              .e = e,
+              .rows = n,
+              .start = s->length,
+              .err = err};
+    const sl_layout *l = &m->layout;
+    sl_status st =
+        sl_pass_begin(m->stream, n > 1 ? SL_PASS_PREFILL : SL_PASS_DECODE, n,
+                      n_logits ? sl_plan_unit_count(l->plan) : l->units_without_head, err);
+    if (st != SL_OK)
+        return st;
+    st = walk(&p, ids, n_logits);
+    sl_pass_end(m->stream);
+    return st;
+}

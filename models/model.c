@@ -1,0 +1,417 @@
+/* Opening a model: checkpoint, config, family, then every tensor held against what the config
+ * promises. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model_impl.h"
+
+enum { DEFAULT_PART_BYTES = 64 << 20, META_KEEP = 64 };
+
+sl_model_options sl_model_defaults(void)
+{
+    return (sl_model_options){.part_bytes = DEFAULT_PART_BYTES};
+}
+
+/* ---- tensors against the config ---- */
+
+typedef struct checker {
+    sl_model *m;
+    const sl_tensor **used; /* tensors that have a role, [n_used]; room for all roles */
+    uint32_t n_used;
+    sl_err *err;
+} checker;
+
+static const sl_tensor *find_role(const checker *c, sl_role role, uint32_t layer,
+                                  char name[SL_NAME_BYTES])
+{
+    sl_role_name(sl_checkpoint_format(c->m->ckpt), role, layer, name);
+    return name[0] ? sl_checkpoint_find(c->m->ckpt, name) : NULL;
+}
+
+static void shape_text(const sl_tensor *t, char *out, size_t cap)
+{
+    size_t at = (size_t)snprintf(out, cap, "[");
+    for (uint32_t i = 0; i < t->n_dims && at < cap; i++)
+        at += (size_t)snprintf(out + at, cap - at, "%s%llu", i ? ", " : "",
+                               (unsigned long long)t->dims[i]);
+    if (at < cap)
+        snprintf(out + at, cap - at, "]");
+}
+
+/* The tensor of a role with this shape; cols 0: a vector of rows values. */
+static const sl_tensor *need(checker *c, sl_role role, uint32_t layer, uint64_t rows, uint64_t cols)
+{
+    char name[SL_NAME_BYTES], found[128];
+    const sl_tensor *t = find_role(c, role, layer, name);
+    if (!t) {
+        sl_fail(c->err, SL_EFORMAT, "%s: tensor %s is missing", sl_checkpoint_path(c->m->ckpt),
+                name);
+        return NULL;
+    }
+    if (t->n_dims != (cols ? 2 : 1) || t->dims[0] != rows || (cols && t->dims[1] != cols)) {
+        shape_text(t, found, sizeof found);
+        if (cols)
+            sl_fail(c->err, SL_EFORMAT,
+                    "tensor %s has shape %s, the config asks for [%llu, %llu] (rows, columns)",
+                    name, found, (unsigned long long)rows, (unsigned long long)cols);
+        else
+            sl_fail(c->err, SL_EFORMAT, "tensor %s has shape %s, the config asks for [%llu]", name,
+                    found, (unsigned long long)rows);
+        return NULL;
+    }
+    c->used[c->n_used++] = t;
+    c->m->n_params += t->n_values;
+    return t;
+}
+
+static bool need_matrix(checker *c, sl_role role, uint32_t layer, uint64_t rows, uint64_t cols)
+{
+    const sl_tensor *t = need(c, role, layer, rows, cols);
+    sl_weight ignored;
+    return t && sl_weight_of(t, &ignored, c->err) == SL_OK;
+}
+
+/* A norm's weights as floats. */
+static bool need_vector(checker *c, sl_role role, uint32_t layer, uint64_t n, const float **out)
+{
+    const sl_tensor *t = need(c, role, layer, n, 0);
+    if (!t)
+        return false;
+    sl_weight type = SL_W_COUNT;
+    if (t->type != SL_F32 && t->type != SL_F16 && t->type != SL_BF16) {
+        sl_fail(c->err, SL_EUNSUPPORTED,
+                "tensor %s has type %s: F32, F16 or BF16 is expected of a norm", t->name,
+                sl_dtype_about(t->type)->name);
+        return false;
+    }
+    sl_weight_of(t, &type, NULL);
+    float *v = sl_arena_alloc(c->m->arena, n, sizeof *v);
+    void *raw = malloc((size_t)t->extent.len);
+    bool ok = v && raw;
+    if (!ok)
+        sl_fail(c->err, SL_ENOMEM, "out of memory for tensor %s", t->name);
+    ok = ok && sl_checkpoint_read(c->m->ckpt, t, raw, c->err) == SL_OK;
+    if (ok)
+        c->m->kernels.dequantize[type](raw, v, (size_t)n);
+    free(raw);
+    for (uint64_t i = 0; ok && i < n; i++) {
+        if (!isfinite(v[i])) {
+            sl_fail(c->err, SL_EFORMAT, "tensor %s: value %llu is %g", t->name,
+                    (unsigned long long)i, (double)v[i]);
+            ok = false;
+        }
+    }
+    *out = v;
+    return ok;
+}
+
+static bool check_layer(checker *c, uint32_t i)
+{
+    sl_layer *l = &c->m->arch.layer[i];
+    const uint64_t D = c->m->arch.n_embd, d = l->head_dim, q = l->n_heads * d,
+                   kv = l->n_kv_heads * d;
+    return need_vector(c, SL_ROLE_ATTN_NORM, i, D, &l->attn_norm) &&
+           need_matrix(c, SL_ROLE_Q, i, q, D) && need_matrix(c, SL_ROLE_K, i, kv, D) &&
+           need_matrix(c, SL_ROLE_V, i, kv, D) && need_matrix(c, SL_ROLE_O, i, D, q) &&
+           (!l->qk_norm || (need_vector(c, SL_ROLE_Q_NORM, i, d, &l->q_norm) &&
+                            need_vector(c, SL_ROLE_K_NORM, i, d, &l->k_norm))) &&
+           need_vector(c, SL_ROLE_FFN_NORM, i, D, &l->ffn_norm) &&
+           need_matrix(c, SL_ROLE_GATE, i, l->n_ff, D) &&
+           need_matrix(c, SL_ROLE_UP, i, l->n_ff, D) && need_matrix(c, SL_ROLE_DOWN, i, D, l->n_ff);
+}
+
+/* The vocabulary is the embedding's rows; a config that says otherwise is wrong. */
+static bool check_vocabulary(checker *c)
+{
+    char name[SL_NAME_BYTES];
+    sl_arch *a = &c->m->arch;
+    const sl_tensor *t = find_role(c, SL_ROLE_EMBED, 0, name);
+    if (t && t->n_dims == 2 && t->dims[1] == a->n_embd && t->dims[0] <= INT32_MAX) {
+        if (!a->n_vocab)
+            a->n_vocab = (uint32_t)t->dims[0];
+        if (a->n_vocab != t->dims[0]) {
+            sl_fail(c->err, SL_EFORMAT, "vocab_size is %u, but tensor %s has %llu rows", a->n_vocab,
+                    name, (unsigned long long)t->dims[0]);
+            return false;
+        }
+    }
+    return need_matrix(c, SL_ROLE_EMBED, 0, a->n_vocab, a->n_embd);
+}
+
+static bool check_head(checker *c)
+{
+    char name[SL_NAME_BYTES];
+    sl_arch *a = &c->m->arch;
+    const sl_tensor *t = find_role(c, SL_ROLE_HEAD, 0, name);
+    if (sl_checkpoint_format(c->m->ckpt) == SL_FORMAT_GGUF)
+        a->tied = !t;
+    if (!a->tied)
+        return need_matrix(c, SL_ROLE_HEAD, 0, a->n_vocab, a->n_embd);
+    if (t) {
+        sl_log(SL_LOG_WARN,
+               "tie_word_embeddings is true, but tensor %s is present: it is not used, the head is "
+               "the embedding",
+               name);
+        c->used[c->n_used++] = t;
+    }
+    return true;
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const sl_tensor *const *x = a, *const *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Tensors without a role: said once, since a missing feature often looks like this. */
+static void name_unused(checker *c)
+{
+    char name[SL_NAME_BYTES];
+    const sl_tensor *factors = find_role(c, SL_ROLE_ROPE_FACTORS, 0, name);
+    if (factors)
+        c->used[c->n_used++] = factors;
+    qsort(c->used, c->n_used, sizeof(const sl_tensor *), by_address);
+    uint32_t n = 0;
+    const char *first = NULL;
+    for (uint32_t i = 0; i < sl_checkpoint_tensor_count(c->m->ckpt); i++) {
+        const sl_tensor *t = sl_checkpoint_tensor(c->m->ckpt, i);
+        if (bsearch(&t, c->used, c->n_used, sizeof(const sl_tensor *), by_address) ||
+            strstr(t->name, "rotary_emb.inv_freq"))
+            continue;
+        first = n++ ? first : t->name;
+    }
+    if (n > 1)
+        sl_log(SL_LOG_WARN, "%u tensors are not used by a %s model, the first is %s", n,
+               c->m->arch.family, first);
+    else if (n)
+        sl_log(SL_LOG_WARN, "tensor %s is not used by a %s model", first, c->m->arch.family);
+}
+
+static sl_status check_tensors(sl_model *m, sl_err *err)
+{
+    sl_err own = {0};
+    checker c = {.m = m, .err = err ? err : &own};
+    c.used = calloc((size_t)SL_ROLE_COUNT * (m->arch.n_layers + 1), sizeof(const sl_tensor *));
+    if (!c.used)
+        return sl_fail(err, SL_ENOMEM, "out of memory while checking the model");
+    bool ok = check_vocabulary(&c) &&
+              need_vector(&c, SL_ROLE_FINAL_NORM, 0, m->arch.n_embd, &m->arch.final_norm) &&
+              check_head(&c);
+    for (uint32_t i = 0; ok && i < m->arch.n_layers; i++)
+        ok = check_layer(&c, i);
+    if (ok)
+        name_unused(&c);
+    free(c.used);
+    return ok ? SL_OK : c.err->code;
+}
+
+/* ---- open ---- */
+
+static sl_status read_ids(sl_model *m, sl_err *err)
+{
+    sl_arch *a = &m->arch;
+    int64_t bos = -1;
+    sl_status st = sl_config_int(m->config, (sl_key){"tokenizer:ggml.bos_token_id", "bos_token_id"},
+                                 true, 0, a->n_vocab - 1, &bos, err);
+    a->bos = (int32_t)bos;
+    return st == SL_OK ? sl_config_ends(m->config, a->n_vocab, a->end, SL_MAX_ENDS, &a->n_ends, err)
+                       : st;
+}
+
+static sl_status read_name(sl_model *m, sl_err *err)
+{
+    const char *name = NULL;
+    sl_status st = sl_config_string(m->config, (sl_key){"general:name", NULL}, &name, NULL);
+    m->name = sl_arena_strndup(m->arena, st == SL_OK && name ? name : "",
+                               st == SL_OK && name ? strlen(name) : 0);
+    return m->name ? SL_OK : sl_fail(err, SL_ENOMEM, "out of memory");
+}
+
+static sl_status read_arch(sl_model *m, sl_err *err)
+{
+    const char *name = NULL;
+    char known[256];
+    sl_status st = sl_config_family(m->config, &name, err);
+    if (st != SL_OK)
+        return st;
+    const sl_family *f = sl_family_find(sl_checkpoint_format(m->ckpt), name);
+    if (!f) {
+        sl_family_list(known, sizeof known);
+        return sl_fail(err, SL_EUNSUPPORTED, "%s: architecture %s is not supported (%s are)",
+                       sl_checkpoint_path(m->ckpt), name, known);
+    }
+    m->arch.family = f->name;
+    return f->read(m->config, m->arena, &m->arch, err);
+}
+
+sl_status sl_model_open(const char *path, const sl_model_options *o, sl_model **out, sl_err *err)
+{
+    *out = NULL;
+    sl_model *m = calloc(1, sizeof *m);
+    if (!m || !(m->arena = sl_arena_new())) {
+        free(m);
+        return sl_fail(err, SL_ENOMEM, "out of memory for a model");
+    }
+    sl_kernels_init(&m->kernels,
+                    SL_CPU_SCALAR); /* for the norms; the level proper comes with sl_model_load() */
+    sl_status st = sl_checkpoint_open(path, &m->ckpt, err);
+    if (st == SL_OK)
+        st = sl_config_open(m->ckpt, &m->config, err);
+    if (st == SL_OK)
+        st = read_arch(m, err);
+    if (st == SL_OK)
+        st = check_tensors(m, err);
+    if (st == SL_OK)
+        st = read_ids(m, err);
+    if (st == SL_OK)
+        st = read_name(m, err);
+    if (st == SL_OK)
+        st = sl_layout_make(&m->layout, m->ckpt, &m->arch, o->part_bytes, err);
+    if (st != SL_OK) {
+        sl_model_close(&m);
+        return st;
+    }
+    *out = m;
+    return SL_OK;
+}
+
+void sl_model_close(sl_model **mp)
+{
+    sl_model *m = mp ? *mp : NULL;
+    if (!m)
+        return;
+    sl_stream_close(&m->stream);
+    sl_layout_free(&m->layout);
+    sl_tokenizer_close(&m->tokenizer);
+    sl_config_close(&m->config);
+    sl_checkpoint_close(&m->ckpt);
+    sl_arena_free(&m->arena);
+    free(m);
+    *mp = NULL;
+}
+
+sl_status sl_model_replan(sl_model *m, uint64_t part_bytes, sl_err *err)
+{
+    if (m->stream)
+        return sl_fail(err, SL_EINVAL, "the model is loaded already");
+    sl_layout_free(&m->layout);
+    return sl_layout_make(&m->layout, m->ckpt, &m->arch, part_bytes, err);
+}
+
+sl_status sl_model_load(sl_model *m, const sl_stream_options *stream, sl_workers *workers,
+                        sl_cpu_level level, sl_err *err)
+{
+    if (m->stream)
+        return sl_fail(err, SL_EINVAL, "the model is loaded already");
+    sl_status st = sl_stream_open(m->layout.plan, stream, &m->stream, err);
+    if (st != SL_OK)
+        return st;
+    m->row_batch = stream->max_row_batch;
+    m->workers = workers;
+    sl_kernels_init(&m->kernels, level);
+    return SL_OK;
+}
+
+/* ---- tokenizer ---- */
+
+static sl_status open_tokenizer(sl_model *m, sl_err *err)
+{
+    if (sl_checkpoint_format(m->ckpt) == SL_FORMAT_GGUF) {
+        sl_status st = sl_tokenizer_from_gguf(m->ckpt, &m->tokenizer, err);
+        sl_checkpoint_trim(m->ckpt, META_KEEP);
+        return st;
+    }
+    char *text = NULL;
+    uint64_t len = 0;
+    sl_status st = sl_checkpoint_read_text(m->ckpt, "tokenizer.json", 256u << 20, &text, &len, err);
+    if (st == SL_OK)
+        st = sl_tokenizer_from_json(text, len, "tokenizer.json", &m->tokenizer, err);
+    free(text);
+    return st;
+}
+
+static sl_status check_rows(const sl_model *m, sl_err *err)
+{
+    const uint32_t size = sl_tokenizer_size(m->tokenizer), rows = m->arch.n_vocab;
+    char name[SL_NAME_BYTES];
+    uint64_t len = 0;
+    sl_role_name(sl_checkpoint_format(m->ckpt), SL_ROLE_EMBED, 0, name);
+    if (size > rows) {
+        const char *token = sl_tokenizer_token(m->tokenizer, (int32_t)size - 1, &len);
+        return sl_fail(err, SL_EFORMAT, "token %.*s has id %u, but %s has %u rows",
+                       (int)(len < 64 ? len : 64), token ? token : "", size - 1, name, rows);
+    }
+    if (size < rows && sl_checkpoint_format(m->ckpt) == SL_FORMAT_GGUF)
+        sl_log(SL_LOG_WARN, "the vocabulary has %u tokens, %s has %u rows", size, name, rows);
+    return SL_OK;
+}
+
+sl_status sl_model_tokenizer(sl_model *m, const sl_tokenizer **out, sl_err *err)
+{
+    *out = NULL;
+    if (!m->tokenizer) {
+        sl_status st = open_tokenizer(m, err);
+        if (st == SL_OK)
+            st = check_rows(m, err);
+        if (st != SL_OK) {
+            sl_tokenizer_close(&m->tokenizer);
+            return st;
+        }
+    }
+    *out = m->tokenizer;
+    return SL_OK;
+}
+
+/* ---- about ---- */
+
+sl_model_info sl_model_about(const sl_model *m)
+{
+    const sl_arch *a = &m->arch;
+    const sl_layer *l = &a->layer[0];
+    return (sl_model_info){.family = a->family,
+                           .name = m->name,
+                           .n_layers = a->n_layers,
+                           .n_embd = a->n_embd,
+                           .n_heads = l->n_heads,
+                           .n_kv_heads = l->n_kv_heads,
+                           .head_dim = l->head_dim,
+                           .n_ff = l->n_ff,
+                           .n_vocab = a->n_vocab,
+                           .n_ctx_max = a->n_ctx_max,
+                           .tied = a->tied,
+                           .n_params = m->n_params,
+                           .rope_base = a->rope.base,
+                           .bos = a->bos,
+                           .eos = a->n_ends ? a->end[0] : -1};
+}
+
+bool sl_model_is_end(const sl_model *m, int32_t id)
+{
+    for (uint32_t i = 0; i < m->arch.n_ends; i++)
+        if (m->arch.end[i] == id)
+            return true;
+    return m->tokenizer && sl_tokenizer_is_end(m->tokenizer, id);
+}
+
+const sl_checkpoint *sl_model_checkpoint(const sl_model *m)
+{
+    return m->ckpt;
+}
+
+const sl_plan *sl_model_plan(const sl_model *m)
+{
+    return m->layout.plan;
+}
+
+sl_stream *sl_model_stream(const sl_model *m)
+{
+    return m->stream;
+}
+
+uint64_t sl_model_memory_bytes(const sl_model *m)
+{
+    return sizeof *m + sl_arena_bytes(m->arena) + sl_checkpoint_memory_bytes(m->ckpt) +
+           sl_layout_bytes(m);
+}

@@ -1,0 +1,112 @@
+/* Inside an open model: the layout of its weights over units, shared by model.c, layout.c,
+ * session.c and forward.c. */
+#ifndef SL_MODEL_IMPL_H
+#define SL_MODEL_IMPL_H
+
+#include "arch.h"
+
+/* Weight products that one unit makes possible: row ranges of up to three matrices that read the
+ * same activations. */
+enum { SL_MAX_PRODUCTS = 3 };
+
+typedef struct sl_product {
+    sl_weight type;
+    uint32_t output; /* which of the group's outputs: 0 q, 1 k, 2 v; 0 gate, 1 up; else 0 */
+    uint32_t extent; /* within the step's part */
+    uint32_t row0, n_rows, n_cols;
+    size_t row_bytes;
+} sl_product;
+
+/* One unit of the plan with its one ALWAYS part. */
+typedef struct sl_step {
+    uint32_t unit, part;
+    uint32_t n_products;
+    sl_product product[SL_MAX_PRODUCTS];
+} sl_step;
+
+/* The steps that together are one matrix, or a few with the same input (q, k, v; gate, up). */
+typedef struct sl_group {
+    uint32_t first_step, n_steps;
+    uint32_t act_mask; /* 1 << sl_act of every type in it: the forms in which it wants its input */
+} sl_group;
+
+typedef struct sl_layer_groups {
+    sl_group qkv, o, gate_up, down;
+} sl_layer_groups;
+
+typedef struct sl_layout {
+    sl_plan *plan;
+    sl_step *step;
+    uint32_t n_steps, cap_steps;
+    sl_layer_groups *layer; /* [n_layers] */
+    sl_group head;
+    uint32_t units_without_head; /* units of a pass whose logits nobody wants */
+    uint32_t embed_table;
+    sl_weight embed_type;
+    size_t embed_row_bytes;
+    size_t mul_scratch_bytes; /* most that a product needs, per worker */
+} sl_layout;
+
+struct sl_model {
+    sl_checkpoint *ckpt;
+    sl_config *config;
+    sl_arena *arena;
+    sl_arch arch;
+    char *name;
+    uint64_t n_params;
+    sl_layout layout;
+    sl_tokenizer *tokenizer;
+    /* after load */
+    sl_stream *stream;
+    sl_workers *workers; /* borrowed */
+    uint32_t row_batch;  /* most rows of one sl_rows_read() */
+    sl_kernels kernels;
+};
+
+/* Which kernel type a stored type is; SL_EUNSUPPORTED names tensor and type. */
+sl_status sl_weight_of(const sl_tensor *t, sl_weight *out, sl_err *err);
+
+/* Units, parts and steps for parts of at most part_bytes. Tensors were checked before. */
+sl_status sl_layout_make(sl_layout *l, const sl_checkpoint *c, const sl_arch *arch,
+                         uint64_t part_bytes, sl_err *err);
+void sl_layout_free(sl_layout *l);
+uint64_t sl_layout_bytes(
+    const sl_model *m); /* heap of steps and groups (the plan counts for itself) */
+
+/* A sequence's state. KV cache of layer l: k and v at kv + offset, [n_kv_heads][n_ctx][head_dim]
+ * each. */
+struct sl_session {
+    sl_model *model;
+    sl_session_options opt;
+    uint32_t length;
+    uint32_t max_rows;  /* rows of the largest pass: chunk */
+    uint32_t attn_rows; /* rows whose attention is computed in one region */
+    size_t kv_size;     /* bytes of a cached number */
+    size_t kv_bytes;
+    uint8_t *kv;
+    size_t *layer_kv; /* [n_layers] offset of the layer's K in kv; V follows */
+    /* scratch of a pass of max_rows rows, one allocation; row-major */
+    uint8_t *scratch;
+    size_t scratch_bytes;
+    float *x;                /* [rows][n_embd] residual */
+    float *norm;             /* [rows][max of n_embd, q width]: normed input, then the queries */
+    float *q, *k, *v;        /* [rows][heads * head_dim]; q then takes the attention's output */
+    float *gate, *up;        /* [rows][n_ff] */
+    float *y;                /* [rows][n_embd] what a block adds to the residual */
+    float *logits;           /* [logits_rows][n_vocab] */
+    float *cosine, *sine;    /* [rows][n_rot / 2] */
+    float *parts;            /* [attn_rows][heads][splits][part_stride] */
+    void *act[SL_ACT_COUNT]; /* [rows][act_bytes of the widest input]; F32 has none: the floats
+                                themselves */
+    uint8_t *embed_rows;     /* [rows][embed_row_bytes] */
+    uint32_t *row_id, *attn_begin, *attn_end; /* [rows], [rows * group] each */
+    uint8_t *mul_scratch;                     /* [workers][mul_scratch_bytes] */
+    size_t attn_part_stride, n_splits;
+};
+
+/* One pass over n rows that start at session->length; logits of the last n_logits rows go to
+ * session->logits (0: no head). */
+sl_status sl_forward(sl_session *s, const int32_t *ids, uint32_t n, uint32_t n_logits,
+                     const sl_eval *e, sl_err *err);
+
+#endif

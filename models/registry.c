@@ -1,0 +1,25 @@
+/* Which families exist: a new one is a file, a line in families.h and a line here. */
+#include <stdio.h>
+#include <string.h>
+
+#include "families.h"
+
+static const sl_family *const families[] = {&sl_family_llama, &sl_family_qwen3};
+enum { N_FAMILIES = sizeof families / sizeof *families };
+
+const sl_family *sl_family_find(sl_format format, const char *name)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++)
+        if (!strcmp(name,
+                    format == SL_FORMAT_GGUF ? families[i]->gguf_arch : families[i]->model_type))
+            return families[i];
+    return NULL;
+}
+
+void sl_family_list(char *text, size_t cap)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (size_t i = 0; i < N_FAMILIES && at < cap; i++)
+        at += (size_t)snprintf(text + at, cap - at, "%s%s", i ? ", " : "", families[i]->name);
+}

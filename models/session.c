@@ -1,0 +1,259 @@
+/* A sequence: KV cache and scratch, priced and allocated in one place; evaluation in chunks;
+ * rewind. */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "model_impl.h"
+
+sl_session_options sl_session_defaults(const sl_model *m)
+{
+    return (sl_session_options){
+        .n_ctx = m->arch.n_ctx_max, .chunk = 512, .logits_rows = 1, .kv = SL_KV_F16};
+}
+
+/* The scratch of a session as one run of aligned pieces. With base NULL it only counts, so price
+ * and allocation cannot drift. */
+typedef struct carver {
+    uint8_t *base;
+    uint64_t used;
+} carver;
+
+static void *carve(carver *c, uint64_t n, uint64_t size)
+{
+    void *p = c->base ? c->base + c->used : NULL;
+    c->used += sl_round_up(n * size, 64);
+    return p;
+}
+
+typedef struct widths {
+    uint64_t q, kv, ff,
+        in; /* floats: all heads of q; of k or v; feed-forward; the widest input of a product */
+    uint64_t heads, group, part_stride, head_dim;
+} widths;
+
+static uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static widths widest(const sl_arch *a)
+{
+    widths w = {0};
+    for (uint32_t i = 0; i < a->n_layers; i++) {
+        const sl_layer *l = &a->layer[i];
+        w.q = larger(w.q, (uint64_t)l->n_heads * l->head_dim);
+        w.kv = larger(w.kv, (uint64_t)l->n_kv_heads * l->head_dim);
+        w.ff = larger(w.ff, l->n_ff);
+        w.heads = larger(w.heads, l->n_heads);
+        w.group = larger(w.group, l->n_heads / l->n_kv_heads);
+        w.head_dim = larger(w.head_dim, l->head_dim);
+    }
+    w.in = larger(larger(w.q, w.ff), a->n_embd);
+    w.part_stride = w.head_dim + 2;
+    return w;
+}
+
+static uint64_t kv_bytes_of(const sl_arch *a, const sl_session_options *o)
+{
+    uint64_t numbers = 0;
+    for (uint32_t i = 0; i < a->n_layers; i++)
+        numbers += 2 * (uint64_t)a->layer[i].n_kv_heads * a->layer[i].head_dim * o->n_ctx;
+    return numbers * (o->kv == SL_KV_F16 ? 2 : 4);
+}
+
+/* Rows whose attention partials are held at once: about 2 MiB of them, so that long contexts stay
+ * small. */
+static uint32_t attn_rows_of(const widths *w, uint64_t n_splits, uint32_t max_rows)
+{
+    uint64_t per_row = w->heads * n_splits * w->part_stride * sizeof(float);
+    uint64_t rows = (2u << 20) / per_row;
+    return rows < 1 ? 1 : rows < max_rows ? (uint32_t)rows : max_rows;
+}
+
+static uint64_t lay_scratch(sl_session *s, const sl_model *m, unsigned n_threads)
+{
+    const sl_arch *a = &m->arch;
+    const widths w = widest(a);
+    const uint64_t rows = s->max_rows;
+    carver c = {s->scratch, 0};
+    s->n_splits = (s->opt.n_ctx + SL_ATTN_SPLIT - 1) / SL_ATTN_SPLIT;
+    s->attn_part_stride = w.part_stride;
+    s->attn_rows = attn_rows_of(&w, s->n_splits, s->max_rows);
+    s->x = carve(&c, rows * a->n_embd, sizeof(float));
+    s->norm = carve(&c, rows * larger(a->n_embd, w.q), sizeof(float));
+    s->q = carve(&c, rows * w.q, sizeof(float));
+    s->k = carve(&c, rows * w.kv, sizeof(float));
+    s->v = carve(&c, rows * w.kv, sizeof(float));
+    s->gate = carve(&c, rows * w.ff, sizeof(float));
+    s->up = carve(&c, rows * w.ff, sizeof(float));
+    s->y = carve(&c, rows * a->n_embd, sizeof(float));
+    s->logits = carve(&c, (uint64_t)s->opt.logits_rows * a->n_vocab, sizeof(float));
+    s->cosine = carve(&c, rows * a->rope.n_rot / 2, sizeof(float));
+    s->sine = carve(&c, rows * a->rope.n_rot / 2, sizeof(float));
+    s->parts =
+        carve(&c, (uint64_t)s->attn_rows * w.heads * s->n_splits * w.part_stride, sizeof(float));
+    for (int i = SL_ACT_F32 + 1; i < SL_ACT_COUNT; i++)
+        s->act[i] = carve(&c, rows, sl_act_bytes((sl_act)i, w.in));
+    s->embed_rows = carve(&c, rows, m->layout.embed_row_bytes);
+    s->row_id = carve(&c, rows, sizeof(uint32_t));
+    s->attn_begin = carve(&c, rows * w.group, sizeof(uint32_t));
+    s->attn_end = carve(&c, rows * w.group, sizeof(uint32_t));
+    s->mul_scratch = carve(&c, n_threads, sl_round_up(m->layout.mul_scratch_bytes, 64));
+    return c.used;
+}
+
+static uint32_t rows_of(const sl_session_options *o)
+{
+    uint32_t rows = o->chunk < o->n_ctx ? o->chunk : o->n_ctx;
+    return rows > o->logits_rows ? rows : o->logits_rows;
+}
+
+sl_session_price sl_session_cost(const sl_model *m, const sl_session_options *o, unsigned n_threads)
+{
+    sl_session s = {.opt = *o, .max_rows = rows_of(o)};
+    sl_session_price p = {sl_round_up(kv_bytes_of(&m->arch, o), 4096), 0};
+    p.scratch_bytes = sl_round_up(lay_scratch(&s, m, n_threads), 4096) +
+                      (uint64_t)m->arch.n_layers * sizeof(size_t) + sizeof s;
+    return p;
+}
+
+/* Pages come zeroed and are charged when touched: a long context costs what is used of it. */
+static void *map_pages(uint64_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                   -1, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+static sl_status check_options(const sl_model *m, const sl_session_options *o, sl_err *err)
+{
+    if (!m->stream)
+        return sl_fail(err, SL_EINVAL, "session before the model was loaded");
+    if (o->n_ctx < 1 || o->n_ctx > m->arch.n_ctx_max)
+        return sl_fail(err, SL_EINVAL, "context of %u tokens: the model takes 1 to %u", o->n_ctx,
+                       m->arch.n_ctx_max);
+    if (o->chunk < 1 || o->logits_rows < 1)
+        return sl_fail(err, SL_EINVAL, "chunk of %u rows, logits of %u rows: at least 1 each",
+                       o->chunk, o->logits_rows);
+    return SL_OK;
+}
+
+sl_status sl_session_open(sl_model *m, const sl_session_options *o, sl_session **out, sl_err *err)
+{
+    *out = NULL;
+    sl_status st = check_options(m, o, err);
+    if (st != SL_OK)
+        return st;
+    sl_session *s = calloc(1, sizeof *s);
+    if (!s)
+        return sl_fail(err, SL_ENOMEM, "out of memory for a session");
+    s->model = m;
+    s->opt = *o;
+    s->max_rows = rows_of(o);
+    s->kv_size = o->kv == SL_KV_F16 ? 2 : 4;
+    s->kv_bytes = (size_t)sl_round_up(kv_bytes_of(&m->arch, o), 4096);
+    s->scratch_bytes = (size_t)sl_round_up(lay_scratch(s, m, sl_workers_count(m->workers)), 4096);
+    s->kv = map_pages(s->kv_bytes);
+    s->scratch = map_pages(s->scratch_bytes);
+    s->layer_kv = calloc(m->arch.n_layers, sizeof *s->layer_kv);
+    if (!s->kv || !s->scratch || !s->layer_kv) {
+        sl_session_close(&s);
+        return sl_fail(err, SL_ENOMEM, "out of memory for a context of %u tokens", o->n_ctx);
+    }
+    lay_scratch(s, m, sl_workers_count(m->workers));
+    size_t at = 0;
+    for (uint32_t i = 0; i < m->arch.n_layers; i++) {
+        s->layer_kv[i] = at;
+        at += 2 * (size_t)m->arch.layer[i].n_kv_heads * m->arch.layer[i].head_dim * o->n_ctx *
+              s->kv_size;
+    }
+    *out = s;
+    return SL_OK;
+}
+
+void sl_session_close(sl_session **sp)
+{
+    sl_session *s = sp ? *sp : NULL;
+    if (!s)
+        return;
+    if (s->kv)
+        munmap(s->kv, s->kv_bytes);
+    if (s->scratch)
+        munmap(s->scratch, s->scratch_bytes);
+    free(s->layer_kv);
+    free(s);
+    *sp = NULL;
+}
+
+uint32_t sl_session_length(const sl_session *s)
+{
+    return s->length;
+}
+
+uint32_t sl_session_capacity(const sl_session *s)
+{
+    return s->opt.n_ctx;
+}
+
+sl_status sl_session_rewind(sl_session *s, uint32_t length, sl_err *err)
+{
+    if (length > s->length)
+        return sl_fail(err, SL_EINVAL, "rewind to %u tokens: the session holds %u", length,
+                       s->length);
+    s->length = length;
+    return SL_OK;
+}
+
+static sl_status check_ids(const sl_session *s, const sl_eval *e, sl_err *err)
+{
+    if (e->n > s->opt.n_ctx - s->length)
+        return sl_fail(err, SL_EINVAL, "%u tokens do not fit: the context holds %u of %u", e->n,
+                       s->length, s->opt.n_ctx);
+    for (uint32_t i = 0; i < e->n; i++)
+        if (e->ids[i] < 0 || (uint32_t)e->ids[i] >= s->model->arch.n_vocab)
+            return sl_fail(err, SL_EINVAL, "token id %d at position %u: the vocabulary has 0 to %u",
+                           e->ids[i], s->length + i, s->model->arch.n_vocab - 1);
+    return SL_OK;
+}
+
+static sl_status check_logits(const sl_session *s, uint32_t n, sl_err *err)
+{
+    const size_t count = (size_t)n * s->model->arch.n_vocab;
+    float sum = 0.0f; /* 0 * x is 0 for every finite x, else NaN */
+    for (size_t i = 0; i < count; i++)
+        sum += 0.0f * s->logits[i];
+    if (sum == 0.0f)
+        return SL_OK;
+    return sl_fail(err, SL_EFORMAT,
+                   "%s: logits at position %u are not finite: the weights hold NaN or infinity, or "
+                   "were damaged (sluice verify finds where)",
+                   sl_checkpoint_path(s->model->ckpt), s->length);
+}
+
+sl_status sl_session_eval(sl_session *s, const sl_eval *e, sl_err *err)
+{
+    sl_status st = check_ids(s, e, err);
+    for (uint32_t done = 0; st == SL_OK && done < e->n;) {
+        uint32_t left = e->n - done, n, n_logits = 0;
+        if (e->all_logits && e->logits) {
+            n = left < s->opt.logits_rows ? left : s->opt.logits_rows;
+            n_logits = n;
+        } else {
+            n = left < s->max_rows ? left : s->max_rows;
+            n_logits = e->logits && n == left;
+        }
+        st = sl_forward(s, e->ids + done, n, n_logits, e, err);
+        if (st == SL_OK && n_logits)
+            st = check_logits(s, n_logits, err);
+        if (st != SL_OK)
+            break;
+        s->length += n;
+        done += n;
+        if (n_logits)
+            st = e->logits(e->ctx, s->length - n_logits, n_logits, s->logits);
+    }
+    return st;
+}
