@@ -18,10 +18,11 @@ bool test_check(bool ok, const char *file, int line, const char *expression, con
         return false;
     fprintf(stderr, "%s:%d: %s%sfailed: %s", file, line, case_name, case_name[0] ? ": " : "",
             expression);
-    if (format[0]) {
+    if (format[1]) { /* CHECK puts a blank before the message, so that none is not an empty format
+                      */
         va_list args;
         va_start(args, format);
-        fputs("  ", stderr);
+        fputs(" ", stderr);
         vfprintf(stderr, format, args);
         va_end(args);
     }

@@ -9,7 +9,7 @@
 
 /* Each check counts once; a failed one prints file, line, the expression and the message. Returns
  * whether it held. */
-#define CHECK(cond, ...) test_check((cond), __FILE__, __LINE__, #cond, "" __VA_ARGS__)
+#define CHECK(cond, ...) test_check((cond), __FILE__, __LINE__, #cond, " " __VA_ARGS__)
 bool test_check(bool ok, const char *file, int line, const char *expression, const char *format,
                 ...) __attribute__((format(printf, 5, 6)));
 
