@@ -1,0 +1,321 @@
+/* scalar_attention.c for up to Q_BLOCK queries at a time, which share every load of keys and
+ * values. Queries that see the same keys of a tile go together; which do changes no bit. */
+#include "avx2_dot.h"
+#include "avx2_math.h"
+#include "levels.h"
+
+enum {
+    Q_BLOCK = 32,
+    CONVERT_MIN = 7, /* so many queries repay a float copy of the tile */
+    VECTORS = SL_ATTN_TILE / 8
+};
+
+/* Queries first .. first + n of a block and the keys begin .. end of the tile at position at. */
+typedef struct tile {
+    uint32_t at, begin, end;
+    size_t first, n;
+} tile;
+
+/* Scratch of a call, on the stack. score is [query - first][position - at]. */
+typedef struct room {
+    _Alignas(64) float score[Q_BLOCK][SL_ATTN_TILE];
+    _Alignas(64) float rescale[Q_BLOCK];
+    _Alignas(64) float rows[SL_ATTN_TILE * SL_ATTN_MAX_DIM];
+} room;
+
+static inline uint32_t max_u32(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static void rows_to_f32(const uint8_t *from, size_t stride, size_t n_rows, size_t n, float *to)
+{
+    for (size_t r = 0; r < n_rows; r++, from += stride, to += n) {
+        size_t i = 0;
+        for (; i + 8 <= n; i += 8)
+            _mm256_storeu_ps(to + i, avx2_load(SL_W_F16, from + 2 * i));
+        for (; i < n; i++)
+            to[i] = avx2_load_one(SL_W_F16, from + 2 * i);
+    }
+}
+
+/* ---- scores ---- */
+
+SL_INLINE void tile_dots(sl_weight type, const sl_attn *a, tile t, room *m)
+{
+    const uint8_t *k = (const uint8_t *)a->k + t.begin * a->k_stride;
+    const size_t n_keys = t.end - t.begin;
+    avx2_rows rows = {
+        .w = k,
+        .row_bytes = a->k_stride,
+        .x = a->q + t.first * a->q_stride,
+        .x_stride = a->q_stride,
+        .n_cols = a->dim_k,
+        .y = &m->score[0][t.begin - t.at],
+        .y_stride = SL_ATTN_TILE,
+    };
+    if (type == SL_W_F16 && t.n >= CONVERT_MIN) {
+        rows_to_f32(k, a->k_stride, n_keys, a->dim_k, m->rows);
+        rows.w = (const uint8_t *)m->rows;
+        rows.row_bytes = a->dim_k * sizeof(float);
+        avx2_dot_block(SL_W_F32, &rows, 0, n_keys, t.n);
+    } else {
+        avx2_dot_block(type, &rows, 0, n_keys, t.n);
+    }
+}
+
+/* ---- softmax ---- */
+
+static inline float max_of(__m256 v, float other)
+{
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    m = _mm_max_ss(m, _mm_movehdup_ps(m));
+    const float max = _mm_cvtss_f32(m);
+    return (max > other ? max : other) + 0.0f;
+}
+
+/* Dots become weights; part [0], [1] and rescale follow. Positions outside the tile's range get
+ * weight 0, which adds nothing to a sum of weights. */
+static void tile_weights(const sl_attn *a, tile t, float *score, float *part, float *rescale)
+{
+    const __m256 scale = _mm256_set1_ps(a->scale), cap = _mm256_set1_ps(a->softcap);
+    const __m256 none = _mm256_set1_ps(-INFINITY);
+    const __m256i first = _mm256_set1_epi32((int)(t.begin - t.at) - 1);
+    const __m256i last = _mm256_set1_epi32((int)(t.end - t.at));
+    __m256i at = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    __m256 s[VECTORS], max = none;
+    for (int i = 0; i < VECTORS; i++) {
+        s[i] = _mm256_mul_ps(_mm256_load_ps(score + 8 * i), scale);
+        if (a->softcap != 0.0f)
+            s[i] = _mm256_mul_ps(cap, avx2_tanh(_mm256_div_ps(s[i], cap)));
+        const __m256i seen =
+            _mm256_and_si256(_mm256_cmpgt_epi32(at, first), _mm256_cmpgt_epi32(last, at));
+        s[i] = _mm256_blendv_ps(none, s[i], _mm256_castsi256_ps(seen));
+        max = _mm256_max_ps(s[i], max); /* the second operand when the first is NaN */
+        at = _mm256_add_epi32(at, _mm256_set1_epi32(8));
+    }
+    const float old_max = part[0], new_max = max_of(max, old_max);
+    const __m256 m = _mm256_set1_ps(new_max);
+    for (int i = 0; i < VECTORS; i++) {
+        s[i] = avx2_exp(_mm256_sub_ps(s[i], m));
+        _mm256_store_ps(score + 8 * i, s[i]);
+    }
+    _Static_assert(VECTORS == 4, "two positions per lane");
+    const float sum = avx2_sum(_mm256_add_ps(s[0], s[2]), _mm256_add_ps(s[1], s[3]));
+    *rescale = sl_exp(old_max - new_max);
+    part[0] = new_max;
+    part[1] = fmaf(part[1], *rescale, sum);
+}
+
+/* ---- values ---- */
+
+typedef struct values {
+    const uint8_t *v; /* of the first key */
+    size_t stride, n_keys;
+    const float *weight; /* of the first query and key; queries SL_ATTN_TILE floats apart */
+    const float *rescale;
+    float *out; /* of the first query */
+    size_t out_stride;
+} values;
+
+/* N queries by 8 * C dimensions from d up. */
+SL_INLINE void values_tile(sl_weight type, const int N, const int C, const values *t, size_t q,
+                           size_t d)
+{
+    const uint8_t *v = t->v + d * avx2_size_of(type);
+    const float *weight = t->weight + q * SL_ATTN_TILE;
+    float *out = t->out + q * t->out_stride + d;
+    __m256 acc[4][8];
+    SL_UNROLL
+    for (int i = 0; i < N; i++) {
+        const __m256 r = _mm256_broadcast_ss(t->rescale + q + (size_t)i);
+        SL_UNROLL
+        for (int c = 0; c < C; c++)
+            acc[i][c] =
+                _mm256_mul_ps(_mm256_loadu_ps(out + (size_t)i * t->out_stride + 8 * (size_t)c), r);
+    }
+    for (size_t j = 0; j < t->n_keys; j++, v += t->stride) {
+        __m256 p[4];
+        SL_UNROLL
+        for (int i = 0; i < N; i++)
+            p[i] = _mm256_broadcast_ss(weight + (size_t)i * SL_ATTN_TILE + j);
+        SL_UNROLL
+        for (int c = 0; c < C; c++) {
+            const __m256 x = avx2_load(type, v + 8 * (size_t)c * avx2_size_of(type));
+            SL_UNROLL
+            for (int i = 0; i < N; i++)
+                acc[i][c] = _mm256_fmadd_ps(p[i], x, acc[i][c]);
+        }
+    }
+    SL_UNROLL
+    for (int i = 0; i < N; i++)
+        SL_UNROLL
+    for (int c = 0; c < C; c++)
+        _mm256_storeu_ps(out + (size_t)i * t->out_stride + 8 * (size_t)c, acc[i][c]);
+}
+
+static void values_one(sl_weight type, const values *t, size_t q, size_t d)
+{
+    float *out = t->out + q * t->out_stride + d;
+    float sum = *out * t->rescale[q];
+    for (size_t j = 0; j < t->n_keys; j++)
+        sum = fmaf(t->weight[q * SL_ATTN_TILE + j],
+                   avx2_load_one(type, t->v + j * t->stride + d * avx2_size_of(type)), sum);
+    *out = sum;
+}
+
+SL_INLINE void values_strip(sl_weight type, const int N, const int C, const values *t, size_t q,
+                            size_t dim)
+{
+    const size_t step = 8 * (size_t)C;
+    size_t d = 0;
+    for (; d + step <= dim; d += step)
+        values_tile(type, N, C, t, q, d);
+    for (; d + 8 <= dim; d += 8)
+        values_tile(type, N, 1, t, q, d);
+    for (; d < dim; d++)
+        for (int i = 0; i < N; i++)
+            values_one(type, t, q + (size_t)i, d);
+}
+
+SL_INLINE void values_block(sl_weight type, const values *t, size_t n, size_t dim)
+{
+    size_t q = 0;
+    for (; q + 4 <= n; q += 4)
+        values_strip(type, 4, 2, t, q, dim);
+    for (; q + 2 <= n; q += 2)
+        values_strip(type, 2, 4, t, q, dim);
+    if (q < n)
+        values_strip(type, 1, 8, t, q, dim);
+}
+
+SL_INLINE void tile_values(sl_weight type, const sl_attn *a, tile t, room *m)
+{
+    const uint8_t *v = (const uint8_t *)a->v + t.begin * a->v_stride;
+    values job = {
+        .v = v,
+        .stride = a->v_stride,
+        .n_keys = t.end - t.begin,
+        .weight = &m->score[0][t.begin - t.at],
+        .rescale = m->rescale,
+        .out = a->part + t.first * a->part_stride + 2,
+        .out_stride = a->part_stride,
+    };
+    if (type == SL_W_F16 && t.n >= CONVERT_MIN) {
+        rows_to_f32(v, a->v_stride, job.n_keys, a->dim_v, m->rows);
+        job.v = (const uint8_t *)m->rows;
+        job.stride = a->dim_v * sizeof(float);
+        values_block(SL_W_F32, &job, t.n, a->dim_v);
+    } else {
+        values_block(type, &job, t.n, a->dim_v);
+    }
+}
+
+/* ---- blocks of queries ---- */
+
+SL_INLINE void attend_tile(sl_weight type, const sl_attn *a, tile t, room *m)
+{
+    if (t.end - t.begin < SL_ATTN_TILE)
+        memset(m->score, 0, t.n * sizeof m->score[0]);
+    tile_dots(type, a, t, m);
+    for (size_t i = 0; i < t.n; i++)
+        tile_weights(a, t, m->score[i], a->part + (t.first + i) * a->part_stride, &m->rescale[i]);
+    tile_values(type, a, t, m);
+}
+
+static tile tile_of(const sl_attn *a, uint32_t at, size_t i)
+{
+    return (tile){at, max_u32(a->begin[i], at), min_u32(a->end[i], at + SL_ATTN_TILE), i, 1};
+}
+
+/* From query t.first on: those that see the same keys of the tile. */
+static tile same_keys(const sl_attn *a, uint32_t at, size_t first, size_t end)
+{
+    tile t = tile_of(a, at, first);
+    while (t.first + t.n < end) {
+        const tile next = tile_of(a, at, t.first + t.n);
+        if (next.begin != t.begin || next.end != t.end)
+            break;
+        t.n++;
+    }
+    return t;
+}
+
+SL_INLINE void attend(sl_weight type, const sl_attn *a, size_t first, size_t end, room *m)
+{
+    const uint32_t split = a->split * SL_ATTN_SPLIT;
+    uint32_t begin = UINT32_MAX, stop = 0;
+    for (size_t i = first; i < end; i++) {
+        float *part = a->part + i * a->part_stride;
+        part[0] = -INFINITY;
+        memset(part + 1, 0, (a->dim_v + 1) * sizeof *part);
+        begin = min_u32(begin, a->begin[i]);
+        stop = max_u32(stop, a->end[i]);
+    }
+    begin = max_u32(begin, split) / SL_ATTN_TILE * SL_ATTN_TILE;
+    stop = min_u32(stop, split + SL_ATTN_SPLIT);
+    for (uint32_t at = begin; at < stop; at += SL_ATTN_TILE) {
+        for (size_t i = first; i < end;) {
+            const tile t = same_keys(a, at, i, end);
+            if (t.begin < t.end)
+                attend_tile(type, a, t, m);
+            i += t.n;
+        }
+    }
+}
+
+SL_INLINE void attn(sl_weight type, const sl_attn *a)
+{
+    room m;
+    for (size_t i = 0; i < a->n_q; i += Q_BLOCK)
+        attend(type, a, i, i + Q_BLOCK < a->n_q ? i + Q_BLOCK : a->n_q, &m);
+}
+
+static void attn_f16(const sl_attn *a)
+{
+    attn(SL_W_F16, a);
+}
+
+static void attn_f32(const sl_attn *a)
+{
+    attn(SL_W_F32, a);
+}
+
+static void attn_merge(SL_ATTN_MERGE_ARGS)
+{
+    float max = sink ? *sink : -INFINITY, sum = 0.0f;
+    for (size_t i = 0; i < n_parts; i++)
+        max = part[i * part_stride] > max ? part[i * part_stride] : max;
+    memset(out, 0, dim_v * sizeof *out);
+    for (size_t i = 0; i < n_parts; i++, part += part_stride) {
+        if (part[1] == 0.0f)
+            continue;
+        const float rescale = sl_exp(part[0] - max);
+        const __m256 r = _mm256_set1_ps(rescale);
+        sum = fmaf(part[1], rescale, sum);
+        size_t d = 0;
+        for (; d + 8 <= dim_v; d += 8)
+            _mm256_storeu_ps(out + d, _mm256_fmadd_ps(_mm256_loadu_ps(part + 2 + d), r,
+                                                      _mm256_loadu_ps(out + d)));
+        for (; d < dim_v; d++)
+            out[d] = fmaf(part[2 + d], rescale, out[d]);
+    }
+    if (sink)
+        sum += sl_exp(*sink - max);
+    const float scale = sum == 0.0f ? 0.0f : 1.0f / sum;
+    for (size_t d = 0; d < dim_v; d++)
+        out[d] *= scale;
+}
+
+void sl_kernels_fill_avx2_attention(sl_kernels *k)
+{
+    k->attn_f16 = attn_f16;
+    k->attn_f32 = attn_f32;
+    k->attn_merge = attn_merge;
+}
