@@ -12,6 +12,8 @@ typedef struct sl_tokenizer sl_tokenizer;
 /* json: the text of tokenizer.json, len bytes (not kept). name: the file's path, for messages. */
 sl_status sl_tokenizer_from_json(const char *json, uint64_t len, const char *name,
                                  sl_tokenizer **out, sl_err *err);
+/* The same straight from the file, without holding its text. */
+sl_status sl_tokenizer_from_file(const sl_file *file, sl_tokenizer **out, sl_err *err);
 /* From tokenizer.ggml.* metadata. An unknown tokenizer.ggml.model or .pre is SL_EUNSUPPORTED and
  * named; a missing .pre is a warning (GPT-2's rule is used). No tokenizer metadata at all:
  * SL_EUNSUPPORTED. */
@@ -54,6 +56,13 @@ int32_t sl_tokenizer_find(const sl_tokenizer *t, const char *token,
 const char *sl_tokenizer_token(
     const sl_tokenizer *t, int32_t id,
     uint64_t *len); /* vocabulary text (byte-level letters); NULL: a hole */
+/* The bytes a token stands for, not made UTF-8: at most sl_detok_room(t) of them at out; 0: a hole
+ * or no such id. */
+uint64_t sl_tokenizer_bytes(const sl_tokenizer *t, int32_t id, uint8_t *out);
+/* SL_EFORMAT, naming the token, when one's id has no row in the table (token embeddings, n_rows
+ * rows). Rows without tokens are a warning for GGUF, whose token list covers every row. */
+sl_status sl_tokenizer_check_rows(const sl_tokenizer *t, uint64_t n_rows, const char *table,
+                                  sl_err *err);
 uint64_t sl_tokenizer_memory_bytes(const sl_tokenizer *t);
 
 /* Streaming decode: pieces of text as ids arrive; holds back an incomplete UTF-8 sequence. */
