@@ -1,0 +1,256 @@
+/* sluice plan: the price of a model in memory and the seconds per token to expect, before any
+ * weight is read. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "command.h"
+#include "report.h"
+#include "setup.h"
+#include "term.h"
+
+typedef struct plan {
+    const sl_options *o;
+    sl_setup setup;
+    sl_demand demand;
+    double disk, memory; /* bytes per second */
+    bool disk_measured;
+} plan;
+
+/* ---- what the machine gives ------------------------------------------------------------------ */
+enum { MEASURE_BYTES = 256 << 20, MEASURE_TASKS = 64 };
+
+typedef struct sweep {
+    const uint64_t *data;
+    uint64_t sum[MEASURE_TASKS]; /* used, so that the loads are not left out */
+} sweep;
+
+static void sum_run(void *ctx, size_t task, unsigned worker)
+{
+    sweep *s = ctx;
+    size_t n = MEASURE_BYTES / sizeof(uint64_t) / MEASURE_TASKS;
+    const uint64_t *at = s->data + task * n;
+    uint64_t a = 0, b = 0, c = 0, d = 0;
+    (void)worker;
+    for (size_t i = 0; i < n; i += 4) {
+        a += at[i];
+        b += at[i + 1];
+        c += at[i + 2];
+        d += at[i + 3];
+    }
+    s->sum[task] = a + b + c + d;
+}
+
+/* Bytes per second that the workers read from memory together: the best of five walks over more
+ * than the caches hold. */
+static sl_status measure_memory(plan *p, sl_err *err)
+{
+    uint64_t *data = malloc(MEASURE_BYTES);
+    sweep s = {.data = data};
+    uint64_t best = UINT64_MAX;
+    if (!data)
+        return sl_fail(err, SL_ENOMEM, "out of memory to measure its bandwidth");
+    memset(data, 1, MEASURE_BYTES);
+    for (int i = 0; i < 5; i++) {
+        uint64_t begin = sl_now_ns();
+        sl_workers_run(p->setup.workers, sum_run, &s, MEASURE_TASKS);
+        uint64_t took = sl_now_ns() - begin;
+        best = took < best ? took : best;
+    }
+    free(data);
+    p->memory = (double)MEASURE_BYTES / ((double)(best ? best : 1) / 1e9);
+    return SL_OK;
+}
+
+static sl_status measure_disk(plan *p, sl_err *err)
+{
+    sl_stream_options so = sl_stream_defaults();
+    p->disk = (double)sl_setup_disk_rate(p->o);
+    if (p->disk > 0)
+        return SL_OK;
+    p->disk_measured = true;
+    sl_status st = sl_setup_faults(&so, err);
+    if (st)
+        return st;
+    so.io = (sl_io)p->o->io;
+    return sl_stream_measure_disk(sl_model_plan(p->setup.model), &so, 1.0, &p->disk, err);
+}
+
+/* ---- one line of the table ------------------------------------------------------------------- */
+static double token_seconds(const plan *p, const sl_price *price)
+{
+    double disk = (double)price->split.streamed_bytes / p->disk;
+    double memory = (double)price->split.weights_bytes / p->memory;
+    return disk > memory ? disk : memory;
+}
+
+static void print_line(const plan *p, const sl_price *price, const char *name)
+{
+    char a[SL_SHORT], b[SL_SHORT], c[SL_SHORT], d[SL_SHORT];
+    double s = token_seconds(p, price);
+    uint64_t stays = price->split.weights_bytes - price->split.streamed_bytes;
+    sl_outf("  %-6s %10s %8" PRIu32 " %10s %10s %10s %10.3g\n", name,
+            sl_show_bytes(a, price->budget.limit_bytes), price->session.n_ctx,
+            sl_show_bytes(b, stays), sl_show_bytes(c, price->split.streamed_bytes),
+            sl_show_seconds(d, s), 1 / s);
+}
+
+static void print_terms(const sl_budget *b, const char *title)
+{
+    char text[SL_SHORT];
+    sl_outf("%s %s\n", title, sl_show_bytes(text, b->limit_bytes));
+    for (uint32_t i = 0; i < b->n_terms; i++)
+        sl_outf("  %-16s %12s\n", b->term[i].name, sl_show_bytes(text, b->term[i].bytes));
+}
+
+static void write_terms(sl_json_writer *w, const char *key, const sl_budget *b)
+{
+    sl_json_write_object(w, key);
+    for (uint32_t i = 0; i < b->n_terms; i++)
+        sl_json_write_uint(w, b->term[i].name, b->term[i].bytes);
+    sl_json_write_close(w);
+}
+
+static void write_line(sl_json_writer *w, const plan *p, const sl_price *price)
+{
+    sl_json_write_object(w, NULL);
+    sl_json_write_uint(w, "budget", price->budget.limit_bytes);
+    write_terms(w, "terms", &price->budget);
+    sl_json_write_uint(w, "context", price->session.n_ctx);
+    sl_json_write_uint(w, "chunk", price->session.chunk);
+    sl_json_write_uint(w, "part_bytes", price->part_bytes);
+    sl_json_write_string(w, "io", sl_io_name(price->split.io));
+    sl_json_write_uint(w, "weights_bytes", price->split.weights_bytes);
+    sl_json_write_uint(w, "streamed_bytes", price->split.streamed_bytes);
+    sl_json_write_uint(w, "pinned_bytes", price->split.pinned_bytes);
+    sl_json_write_uint(w, "ring_bytes", price->split.ring_bytes);
+    sl_json_write_double(w, "seconds_per_token", token_seconds(p, price));
+    sl_json_write_close(w);
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
+enum { MOST_LINES = 5 };
+
+typedef struct lines {
+    sl_price price[MOST_LINES];
+    const char *name[MOST_LINES];
+    uint32_t n;
+} lines;
+
+/* The least limit with which nothing is streamed: between the floor and the whole model with all
+ * its terms, by halving. */
+static sl_status whole_limit(plan *p, uint64_t floor, uint64_t *out, sl_err *err)
+{
+    sl_price price;
+    uint64_t low = floor, high = floor, step = 1 << 20;
+    sl_status st = sl_setup_price(&p->setup, p->o, &p->demand, floor, &price, err);
+    while (!st && price.split.streamed_bytes) {
+        high += high;
+        st = sl_setup_price(&p->setup, p->o, &p->demand, high, &price, err);
+    }
+    while (!st && high - low > step) {
+        uint64_t mid = low + (high - low) / 2;
+        st = sl_setup_price(&p->setup, p->o, &p->demand, mid, &price, err);
+        if (price.split.streamed_bytes)
+            low = mid;
+        else
+            high = mid;
+    }
+    *out = sl_round_up(high, step);
+    return st;
+}
+
+static sl_status add_line(plan *p, lines *l, const char *name, uint64_t limit, sl_err *err)
+{
+    l->name[l->n] = name;
+    return sl_setup_price(&p->setup, p->o, &p->demand, limit, &l->price[l->n++], err);
+}
+
+/* The floor and budgets with 25 / 50 / 75 / 100 % of the way to a resident model; or the one asked
+ * for. */
+static sl_status price_lines(plan *p, lines *l, sl_err *err)
+{
+    static const char *const name[] = {"25 %", "50 %", "75 %", "100 %"};
+    uint64_t whole = 0;
+    if (p->o->memory_mode == SL_MEMORY_BYTES)
+        return add_line(p, l, "asked", p->o->memory_bytes, err);
+    sl_status st = add_line(p, l, "floor", 0, err);
+    if (p->o->memory_mode == SL_MEMORY_FLOOR)
+        return st;
+    uint64_t floor = l->price[0].floor_bytes;
+    if (!st)
+        st = whole_limit(p, floor, &whole, err);
+    for (uint64_t i = 1; !st && i <= 4; i++)
+        st = add_line(p, l, name[i - 1],
+                      i == 4 ? whole : sl_round_up(floor + (whole - floor) / 4 * i, 1 << 20), err);
+    return st;
+}
+
+static void print_table(const plan *p, const lines *l)
+{
+    char a[SL_SHORT], b[SL_SHORT];
+    sl_model_info info = sl_model_about(p->setup.model);
+    sl_outf("%s%s%s, %s of weights per token\n", info.family, *info.name ? ": " : "", info.name,
+            sl_show_bytes(a, l->price[0].split.weights_bytes));
+    sl_outf("disk %s (%s), memory %s (measured)\n\n", sl_show_rate(a, p->disk),
+            p->disk_measured ? "measured" : "given", sl_show_rate(b, p->memory));
+    print_terms(&l->price[0].floor, "floor");
+    if (p->o->memory_mode == SL_MEMORY_BYTES) {
+        sl_out("\n", 1);
+        print_terms(&l->price[0].budget, "budget");
+    }
+    sl_outf("\n  %-6s %10s %8s %10s %10s %10s %10s\n", "", "budget", "context", "stays", "streamed",
+            "per token", "tokens/s");
+    for (uint32_t i = 0; i < l->n; i++)
+        print_line(p, &l->price[i], l->name[i]);
+}
+
+static sl_status print_json(const plan *p, const lines *l, sl_err *err)
+{
+    sl_json_writer *w = sl_json_writer_new();
+    if (!w)
+        return sl_fail(err, SL_ENOMEM, "out of memory for the report");
+    sl_json_write_object(w, NULL);
+    sl_json_write_string(w, "model", p->o->operand);
+    sl_json_write_string(w, "family", sl_model_about(p->setup.model).family);
+    sl_json_write_double(w, "disk_bytes_per_s", p->disk);
+    sl_json_write_bool(w, "disk_measured", p->disk_measured);
+    sl_json_write_double(w, "memory_bytes_per_s", p->memory);
+    sl_json_write_uint(w, "auto", p->setup.auto_bytes);
+    sl_json_write_uint(w, "floor", l->price[0].floor_bytes);
+    write_terms(w, "floor_terms", &l->price[0].floor);
+    sl_json_write_array(w, "budgets");
+    for (uint32_t i = 0; i < l->n; i++)
+        write_line(w, p, &l->price[i]);
+    sl_json_write_close(w);
+    sl_json_write_close(w);
+    return sl_report_json(&w, err);
+}
+
+int sl_cmd_plan(const sl_options *o)
+{
+    plan p = {.o = o};
+    lines l = {.n = 0};
+    sl_err err = {0};
+    sl_status st = sl_setup_open(&p.setup, o, &err);
+    if (!st) {
+        /* As run takes it for a prompt of moderate length. */
+        p.demand = (sl_demand){.min_ctx = 512,
+                               .max_ctx = UINT32_MAX,
+                               .buffers_bytes = 16ull * sl_model_about(p.setup.model).n_vocab};
+        st = price_lines(&p, &l, &err);
+    }
+    if (!st)
+        st = measure_disk(&p, &err);
+    if (!st)
+        st = measure_memory(&p, &err);
+    if (!st && o->json)
+        st = print_json(&p, &l, &err);
+    else if (!st)
+        print_table(&p, &l);
+    if (st)
+        sl_complain("%s", err.text);
+    sl_setup_close(&p.setup);
+    return st ? SL_EXIT_FAILED : SL_EXIT_OK;
+}

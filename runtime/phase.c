@@ -1,0 +1,219 @@
+#include "phase.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "outfile.h"
+#include "report.h"
+#include "term.h"
+
+void sl_phase_begin(sl_phase *p, const sl_setup *s)
+{
+    *p = (sl_phase){.begin_ns = sl_now_ns()};
+    sl_stream_stats_get(sl_model_stream(s->model), &p->io);
+}
+
+void sl_phase_end(sl_phase *p, const sl_setup *s, uint64_t tokens)
+{
+    sl_stream_stats now, was = p->io;
+    sl_stream_stats_get(sl_model_stream(s->model), &now);
+    p->tokens = tokens;
+    p->seconds = (double)(sl_now_ns() - p->begin_ns) / 1e9;
+    p->io = (sl_stream_stats){.bytes_read = now.bytes_read - was.bytes_read,
+                              .reads = now.reads - was.reads,
+                              .wait_ns = now.wait_ns - was.wait_ns,
+                              .waits = now.waits - was.waits,
+                              .passes = now.passes - was.passes,
+                              .rows_read = now.rows_read - was.rows_read,
+                              .row_hits = now.row_hits - was.row_hits,
+                              .ahead_parts = now.ahead_parts - was.ahead_parts,
+                              .ahead_bytes = now.ahead_bytes - was.ahead_bytes,
+                              .max_in_flight = now.max_in_flight,
+                              .io_cpu_ns = now.io_cpu_ns - was.io_cpu_ns};
+}
+
+static double wait_seconds(const sl_phase *p)
+{
+    return (double)p->io.wait_ns / 1e9;
+}
+
+static double compute_seconds(const sl_phase *p)
+{
+    double s = p->seconds - wait_seconds(p);
+    return s > 0 ? s : 0;
+}
+
+/* Seconds that a disk of this rate needs for what must be read per token; 0: nothing, or unknown.
+ */
+static double bound_seconds(const sl_setup *s, const sl_options *o)
+{
+    uint64_t rate = sl_setup_disk_rate(o);
+    const sl_split *split = sl_stream_split_of(sl_model_stream(s->model));
+    return rate ? (double)split->streamed_bytes / (double)rate : 0;
+}
+
+static void say_phase(const char *name, const sl_phase *p)
+{
+    char a[SL_SHORT], b[SL_SHORT], c[SL_SHORT], d[SL_SHORT];
+    if (!p->tokens)
+        return;
+    sl_say("%s: %" PRIu64 " tokens in %s (%.2f tokens/s); read %s, waited %s, computed %s", name,
+           p->tokens, sl_show_seconds(a, p->seconds),
+           p->seconds > 0 ? (double)p->tokens / p->seconds : 0.0,
+           sl_show_bytes(b, p->io.bytes_read), sl_show_seconds(c, wait_seconds(p)),
+           sl_show_seconds(d, compute_seconds(p)));
+}
+
+void sl_run_report_say(const sl_run_report *r, const sl_setup *s, const sl_options *o)
+{
+    char a[SL_SHORT], b[SL_SHORT];
+    const sl_phase *d = &r->decode;
+    double bound = bound_seconds(s, o);
+    say_phase("prefill", &r->prefill);
+    say_phase("decode", d);
+    if (!d->tokens || d->seconds <= 0)
+        return;
+    double each = d->seconds / (double)d->tokens;
+    if (bound > 0)
+        sl_say("bound: the disk needs %s per token at the least, the run took %s: %.0f %% of the "
+               "bound",
+               sl_show_seconds(a, bound), sl_show_seconds(b, each), 100 * bound / each);
+    else if (d->io.bytes_read)
+        sl_say("disk: %s while decoding; %.0f %% of the time was waiting for it",
+               sl_show_rate(a, (double)d->io.bytes_read / d->seconds),
+               100 * wait_seconds(d) / d->seconds);
+}
+
+static void write_phase(sl_json_writer *w, const char *key, const sl_phase *p)
+{
+    sl_json_write_object(w, key);
+    sl_json_write_uint(w, "tokens", p->tokens);
+    sl_json_write_double(w, "seconds", p->seconds);
+    sl_json_write_uint(w, "bytes_read", p->io.bytes_read);
+    sl_json_write_double(w, "wait_s", wait_seconds(p));
+    sl_json_write_double(w, "compute_s", compute_seconds(p));
+    sl_json_write_uint(w, "reads", p->io.reads);
+    sl_json_write_uint(w, "waits", p->io.waits);
+    sl_json_write_uint(w, "passes", p->io.passes);
+    sl_json_write_uint(w, "ahead_parts", p->io.ahead_parts);
+    sl_json_write_uint(w, "ahead_bytes", p->io.ahead_bytes);
+    sl_json_write_close(w);
+}
+
+static void write_memory(sl_json_writer *w, const sl_setup *s)
+{
+    const sl_budget *b = &s->price.budget;
+    const sl_split *split = sl_stream_split_of(sl_model_stream(s->model));
+    sl_memory_use use = {0};
+    sl_memory_use_now(&use, NULL);
+    sl_json_write_object(w, "memory");
+    sl_json_write_uint(w, "budget", b->limit_bytes);
+    sl_json_write_uint(w, "peak", use.peak_bytes);
+    sl_json_write_uint(w, "floor", s->price.floor_bytes);
+    sl_json_write_object(w, "terms");
+    for (uint32_t i = 0; i < b->n_terms; i++)
+        sl_json_write_uint(w, b->term[i].name, b->term[i].bytes);
+    sl_json_write_close(w);
+    sl_json_write_object(w, "weights");
+    sl_json_write_uint(w, "pass", split->weights_bytes);
+    sl_json_write_uint(w, "streamed", split->streamed_bytes);
+    sl_json_write_uint(w, "pinned", split->pinned_bytes);
+    sl_json_write_uint(w, "ring", split->ring_bytes);
+    sl_json_write_uint(w, "rows", split->rows_bytes);
+    sl_json_write_uint(w, "io", split->io_bytes);
+    sl_json_write_uint(w, "part", s->price.part_bytes);
+    sl_json_write_close(w);
+    sl_json_write_close(w);
+}
+
+static void write_io(sl_json_writer *w, const sl_setup *s, const sl_options *o)
+{
+    sl_stream_stats io;
+    sl_stream_stats_get(sl_model_stream(s->model), &io);
+    sl_json_write_object(w, "io");
+    sl_json_write_string(w, "engine", sl_stream_engine(sl_model_stream(s->model)));
+    sl_json_write_string(w, "mode", sl_io_name(sl_stream_split_of(sl_model_stream(s->model))->io));
+    sl_json_write_string(w, "refused", sl_stream_refused(sl_model_stream(s->model)));
+    sl_json_write_uint(w, "disk_limit", o->disk_limit);
+    sl_json_write_uint(w, "bytes_read", io.bytes_read);
+    sl_json_write_uint(w, "reads", io.reads);
+    sl_json_write_double(w, "wait_s", (double)io.wait_ns / 1e9);
+    sl_json_write_uint(w, "ahead_parts", io.ahead_parts);
+    sl_json_write_uint(w, "ahead_bytes", io.ahead_bytes);
+    sl_json_write_uint(w, "max_in_flight", io.max_in_flight);
+    sl_json_write_uint(w, "rows_read", io.rows_read);
+    sl_json_write_uint(w, "row_hits", io.row_hits);
+    sl_json_write_double(w, "cpu_s", (double)io.io_cpu_ns / 1e9);
+    sl_json_write_close(w);
+}
+
+static void write_bound(sl_json_writer *w, const sl_run_report *r, const sl_setup *s,
+                        const sl_options *o)
+{
+    double bound = bound_seconds(s, o);
+    double each = r->decode.tokens ? r->decode.seconds / (double)r->decode.tokens : 0;
+    if (bound <= 0 || each <= 0)
+        return;
+    sl_json_write_object(w, "bound");
+    sl_json_write_uint(w, "disk_bytes_per_s", sl_setup_disk_rate(o));
+    sl_json_write_double(w, "seconds_per_token", bound);
+    sl_json_write_double(w, "share", bound / each);
+    sl_json_write_close(w);
+}
+
+static void write_all(sl_json_writer *w, const sl_run_report *r, const sl_setup *s,
+                      const sl_options *o)
+{
+    sl_model_info info = sl_model_about(s->model);
+    sl_json_write_object(w, NULL);
+    sl_json_write_string(w, "command", o->command);
+    sl_json_write_string(w, "model", o->operand);
+    sl_json_write_string(w, "family", info.family);
+    sl_json_write_string(w, "ended", r->ended);
+    sl_json_write_uint(w, "generated", r->generated);
+    if (r->sampled)
+        sl_json_write_uint(w, "seed", r->seed);
+    sl_json_write_uint(w, "context", s->price.session.n_ctx);
+    sl_json_write_uint(w, "chunk", s->price.session.chunk);
+    sl_json_write_string(w, "kv", s->price.session.kv == SL_KV_F32 ? "f32" : "f16");
+    sl_json_write_uint(w, "threads", sl_workers_count(s->workers));
+    sl_json_write_string(
+        w, "cpu_level",
+        sl_cpu_level_name(o->cpu_level < 0 ? sl_cpu_best() : (sl_cpu_level)o->cpu_level));
+    write_phase(w, "prefill", &r->prefill);
+    write_phase(w, "decode", &r->decode);
+    write_memory(w, s);
+    write_io(w, s, o);
+    write_bound(w, r, s, o);
+    sl_json_write_close(w);
+}
+
+sl_status sl_run_report_write(const sl_run_report *r, const sl_setup *s, const sl_options *o,
+                              sl_err *err)
+{
+    char *text = NULL;
+    sl_outfile file;
+    if (!o->stats)
+        return SL_OK;
+    sl_json_writer *w = sl_json_writer_new();
+    if (!w)
+        return sl_fail(err, SL_ENOMEM, "%s: out of memory", o->stats);
+    write_all(w, r, s, o);
+    sl_status st = sl_json_write_end(w, true, &text, err);
+    sl_json_writer_free(&w);
+    if (st)
+        return st;
+    st = sl_outfile_open(&file, o->stats, err);
+    if (!st) {
+        st = sl_outfile_write(&file, text, strlen(text), err);
+        if (!st)
+            st = sl_outfile_write(&file, "\n", 1, err);
+        if (!st)
+            st = sl_outfile_commit(&file, err);
+        sl_outfile_abort(&file);
+    }
+    free(text);
+    return st;
+}

@@ -1,0 +1,31 @@
+/* What a phase of a run (prefill, decode) took: time, bytes, waiting; the closing lines on stderr
+ * and the JSON of --stats. */
+#ifndef SL_PHASE_H
+#define SL_PHASE_H
+
+#include "setup.h"
+
+typedef struct sl_phase {
+    uint64_t tokens;
+    double seconds;
+    sl_stream_stats io; /* of this phase alone, once ended */
+    uint64_t begin_ns;
+} sl_phase;
+
+typedef struct sl_run_report {
+    sl_phase prefill, decode;
+    const char *ended; /* "end token", "length", ...; a literal */
+    uint64_t generated;
+    uint64_t seed;
+    bool sampled; /* the seed counts */
+} sl_run_report;
+
+void sl_phase_begin(sl_phase *p, const sl_setup *s);
+void sl_phase_end(sl_phase *p, const sl_setup *s, uint64_t tokens);
+
+void sl_run_report_say(const sl_run_report *r, const sl_setup *s, const sl_options *o);
+/* To o->stats, whole or not at all; nothing when it was not asked for. */
+sl_status sl_run_report_write(const sl_run_report *r, const sl_setup *s, const sl_options *o,
+                              sl_err *err);
+
+#endif
