@@ -42,6 +42,7 @@ typedef struct sl_part_view {
 sl_part_view sl_plan_part_view(const sl_plan *p, uint32_t part);
 uint64_t sl_plan_always_bytes(
     const sl_plan *p); /* weight bytes of one pass (S in docs/streaming.md) */
+uint64_t sl_plan_memory_bytes(const sl_plan *p); /* heap held by the plan's own tables */
 
 /* ------------------------------------------------------------------------------------------------
  * split of the memory */

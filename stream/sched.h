@@ -1,0 +1,146 @@
+/* The scheduler: which read goes out next, and what is resident. A state machine without threads
+ * and without an engine: the caller holds one lock round every call, carries reads to an engine and
+ * results back, and gives the clock, so that a simulator can run the same code in its own time.
+ *
+ * States of a part (sl_resident.state) and who moves it:
+ *
+ *            cursor_pull, demand_start             first piece: cut
+ *   ABSENT ---------------------------> QUEUED -----------------------> READING
+ *     ^ ^                                 |                               | |
+ *     | |  slot_drop (nothing in flight)  |      last piece: fetch_end    | |
+ *     | +---------------------------------+                               | |
+ *     |                                                                   | |
+ *     +---------------- fetch_end, when slot_drop came before ------------+ |
+ *     |                                                                     |
+ *     +-- sl_sched_leave, slot_drop ------- READY <-------- all arrived ----+
+ *     |                                                                     |
+ *     +-- sl_sched_pass_end, slot_drop ---- FAILED <------- a read failed --+
+ *
+ * A pinned part stays READY. A streamed part has a ring slot from QUEUED on; its memory is not used
+ * again while a read into it is in flight. */
+#ifndef SL_SCHED_H
+#define SL_SCHED_H
+
+#include "io.h"
+#include "ring.h"
+
+enum { SL_SCHED_READS = 128 }; /* reads in flight at once, at most; an engine's depth */
+
+typedef enum sl_part_state {
+    SL_PART_ABSENT,
+    SL_PART_QUEUED,
+    SL_PART_READING,
+    SL_PART_READY,
+    SL_PART_FAILED
+} sl_part_state;
+
+typedef enum sl_priority { SL_DEMAND, SL_SEQUENTIAL, SL_PREDICTED, SL_PRIORITIES } sl_priority;
+
+typedef struct sl_failure {
+    int errno_value; /* 0: the file ended early */
+    uint32_t file, len;
+    uint64_t offset;
+} sl_failure;
+
+typedef struct sl_fetch sl_fetch;
+
+typedef struct sl_resident { /* an ALWAYS part */
+    uint32_t part;
+    uint8_t state; /* sl_part_state */
+    bool pinned;
+    uint8_t *data;      /* its slot; NULL when the engine has its own memory */
+    sl_ring_slot *slot; /* of a streamed part that is not ABSENT */
+    sl_fetch *fetch;    /* QUEUED or READING */
+    sl_failure failure; /* FAILED */
+} sl_resident;
+
+struct sl_fetch { /* one part or one batch of rows on its way */
+    sl_fetch *prev, *next;
+    sl_resident *resident; /* NULL: rows */
+    const sl_span *spans;
+    uint32_t n_spans, span;
+    uint64_t cut; /* bytes of the current span that went out */
+    uint8_t *base;
+    uint64_t pass; /* that will need it */
+    uint32_t in_flight;
+    uint8_t priority;
+    bool listed, dropped, failed;
+};
+
+typedef struct sl_fetch_list {
+    sl_fetch *first, *last;
+} sl_fetch_list;
+
+typedef struct sl_sched_config {
+    const sl_plan *plan;
+    const sl_stream_options *options; /* copied */
+    const uint8_t *pinned;            /* by part; not kept */
+    uint8_t *memory;                  /* the ring, then the pinned slots; NULL: engine's own */
+    uint64_t ring_bytes;
+    uint64_t (*clock)(void *ctx);
+    void (*release)(void *ctx, uint32_t part); /* NULL, or told when a slot is given back */
+    void *ctx;                                 /* of both */
+} sl_sched_config;
+
+typedef struct sl_sched {
+    const sl_plan *plan;
+    sl_stream_options o;
+    uint64_t (*clock)(void *ctx);
+    void (*release)(void *ctx, uint32_t part);
+    void *ctx;
+
+    sl_resident *resident; /* by position in the pass's order */
+    uint32_t *position;    /* of a part; UINT32_MAX: on demand */
+    uint32_t *unit_first;  /* n_units + 1 positions */
+    uint32_t n_order;
+    uint8_t *ring_memory;
+    sl_ring ring;
+    sl_ring_slot *slots;
+
+    sl_fetch_list list[SL_PRIORITIES];
+    sl_fetch *fetches;
+    sl_fetch *free_fetch; /* by next */
+    sl_read *reads;
+    sl_read *free_read, *retry, *retry_last; /* by next */
+
+    uint64_t pass;        /* the current or last one, from 1 */
+    uint32_t end;         /* its end, a position */
+    bool in_pass;         /* between begin and end */
+    uint32_t waiting;     /* unit that the pass waits for, UINT32_MAX: none */
+    uint64_t cursor_pass; /* the reader's: next to be fetched */
+    uint32_t cursor;
+
+    bool rows_busy;
+    sl_failure rows_failure;
+    bool rows_failed;
+
+    uint64_t in_flight_bytes;
+    uint64_t paid_until; /* disk_limit: when the bytes sent so far are paid for */
+    bool starved;        /* the last sl_sched_next() found nothing to read */
+    uint64_t n_reads;    /* counts them, for fault injection */
+    sl_stream_stats stats;
+} sl_sched;
+
+/* Heap for a plan's scheduler. */
+uint64_t sl_sched_memory_bytes(const sl_plan *p);
+sl_status sl_sched_open(sl_sched *s, const sl_sched_config *c, sl_err *err);
+void sl_sched_close(sl_sched *s);
+
+/* The pass's side. */
+void sl_sched_pass_begin(sl_sched *s, uint32_t n_units);
+void sl_sched_pass_end(sl_sched *s);
+/* SL_OK: all there, and held until leave. SL_EAGAIN: asked for, with priority. SL_EIO, SL_EFORMAT:
+ * a read failed. */
+sl_status sl_sched_enter(sl_sched *s, uint32_t unit, sl_err *err);
+void sl_sched_leave(sl_sched *s, uint32_t unit);
+/* One batch at a time. spans (kept until done) go to base + span.at. */
+void sl_sched_rows_start(sl_sched *s, const sl_span *spans, uint32_t n, uint8_t *base);
+sl_status sl_sched_rows_state(sl_sched *s, sl_err *err); /* SL_EAGAIN: not yet */
+
+/* The engine's side. Reads to go out now, at most max of them; *wait_ns: ask again after that long
+ * even if nothing happens (UINT64_MAX: no need). */
+uint32_t sl_sched_next(sl_sched *s, sl_read **out, uint32_t max, uint64_t *wait_ns);
+/* A read came back. True: something that a pass may wait for has changed. */
+bool sl_sched_done(sl_sched *s, sl_read *r);
+
+#endif

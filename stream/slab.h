@@ -1,0 +1,20 @@
+/* One region of memory that slots are cut from: 2 MiB-aligned, of huge pages where the kernel lets
+ * us. Not charged until touched, and never charged beyond its length: the part after the last whole
+ * 2 MiB is made of small pages. */
+#ifndef SL_SLAB_H
+#define SL_SLAB_H
+
+#include "base.h"
+
+enum { SL_SLAB_PAGE = 4096 }; /* lengths are rounded up to this */
+
+typedef struct sl_slab {
+    uint8_t *memory; /* NULL when bytes is 0 */
+    uint64_t bytes;
+    bool huge;
+} sl_slab;
+
+sl_status sl_slab_open(sl_slab *s, uint64_t bytes, bool refuse_huge, sl_err *err);
+void sl_slab_close(sl_slab *s);
+
+#endif
