@@ -70,7 +70,7 @@ static sl_status read_ids(eval *e, sl_err *err)
 static void cut_ids(eval *e)
 {
     uint64_t own = sl_model_about(e->setup.model).n_ctx_max;
-    uint64_t most = e->o->n_ctx ? e->o->n_ctx : own ? own : UINT32_MAX;
+    uint64_t most = e->o->n_ctx ? e->o->n_ctx : own;
     if (e->ids.n <= most)
         return;
     sl_log(SL_LOG_NOTE,

@@ -96,7 +96,7 @@ static sl_status read_prompt(run *r, sl_err *err)
 static sl_status check_prompt(const run *r, sl_err *err)
 {
     sl_model_info info = sl_model_about(r->setup.model);
-    uint64_t most = r->o->n_ctx ? r->o->n_ctx : info.n_ctx_max ? info.n_ctx_max : UINT32_MAX;
+    uint64_t most = r->o->n_ctx ? r->o->n_ctx : info.n_ctx_max;
     if (r->prompt.n == 0)
         return sl_fail(err, SL_EINVAL,
                        "the prompt is empty, and this model has no BOS token to "

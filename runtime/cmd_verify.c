@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "../models/model.h"
 #include "command.h"
@@ -15,8 +17,7 @@ typedef struct verify {
     sl_checkpoint *own;     /* when no family runs this file */
     const sl_checkpoint *c; /* of the model, or own */
     sl_model *model;
-    sl_err unsupported;
-    sl_err no_tokenizer;
+    sl_err cannot_run; /* family or tokenizer */
     unsigned char *buffer;
     uint64_t done, total;
     sl_progress progress;
@@ -24,20 +25,42 @@ typedef struct verify {
 
 static const uint64_t BUFFER = 4 << 20;
 
-/* What no family runs can be read all the same; anything else wrong with the file ends it here. */
+/* A file of tensors that nothing beside it makes a model: there are only the tensors to check. */
+static bool is_bare_file(const char *path)
+{
+    static const char ending[] = ".safetensors";
+    struct stat st;
+    size_t len = strlen(path), folder = len;
+    char *config = NULL;
+    if (len < sizeof ending || strcmp(path + len - (sizeof ending - 1), ending))
+        return false;
+    while (folder && path[folder - 1] != '/')
+        folder--;
+    if (stat(path, &st) || !S_ISREG(st.st_mode) ||
+        asprintf(&config, "%.*sconfig.json", (int)folder, path) < 0)
+        return false;
+    bool bare = access(config, F_OK) != 0;
+    free(config);
+    return bare;
+}
+
+/* What cannot be run (another family, a tokenizer of another kind) is read all the same, and said
+ * at the end; anything else wrong with the file ends it here. */
 static sl_status open_model(verify *v, sl_err *err)
 {
     sl_model_options mo = sl_model_defaults();
     const sl_tokenizer *t;
-    sl_status st = sl_model_open(v->o->operand, &mo, &v->model, &v->unsupported);
-    if (st == SL_OK) {
-        v->c = sl_model_checkpoint(v->model);
-        sl_model_tokenizer(v->model, &t, &v->no_tokenizer);
-        return SL_OK;
+    if (!is_bare_file(v->o->operand)) {
+        sl_status st = sl_model_open(v->o->operand, &mo, &v->model, &v->cannot_run);
+        if (st == SL_OK) {
+            v->c = sl_model_checkpoint(v->model);
+            sl_model_tokenizer(v->model, &t, &v->cannot_run);
+            return SL_OK;
+        }
+        if (st != SL_EUNSUPPORTED)
+            return sl_fail(err, st, "%s", v->cannot_run.text);
     }
-    if (st != SL_EUNSUPPORTED)
-        return sl_fail(err, st, "%s", v->unsupported.text);
-    st = sl_checkpoint_open(v->o->operand, &v->own, err);
+    sl_status st = sl_checkpoint_open(v->o->operand, &v->own, err);
     v->c = v->own;
     return st;
 }
@@ -106,8 +129,6 @@ static sl_status print_json(const verify *v, sl_status found, const sl_err *why,
     sl_json_write_string(w, "error", found ? why->text : NULL);
     sl_json_write_uint(w, "tensors", v->c ? sl_checkpoint_tensor_count(v->c) : 0);
     sl_json_write_uint(w, "bytes", v->done);
-    sl_json_write_string(w, "unsupported", v->unsupported.code ? v->unsupported.text : NULL);
-    sl_json_write_string(w, "no_tokenizer", v->no_tokenizer.code ? v->no_tokenizer.text : NULL);
     sl_json_write_close(w);
     return sl_report_json(&w, err);
 }
@@ -117,10 +138,6 @@ static void print_text(const verify *v)
     char bytes[SL_SHORT];
     sl_outf("%s: ok: %" PRIu32 " tensors, %s, every value finite\n", v->o->operand,
             sl_checkpoint_tensor_count(v->c), sl_show_bytes(bytes, v->done));
-    if (v->unsupported.code)
-        sl_outf("cannot be run: %s\n", v->unsupported.text);
-    if (v->no_tokenizer.code)
-        sl_outf("runs on token ids only: %s\n", v->no_tokenizer.text);
 }
 
 int sl_cmd_verify(const sl_options *o)
@@ -130,6 +147,8 @@ int sl_cmd_verify(const sl_options *o)
     sl_status st = open_model(&v, &err);
     if (!st)
         st = check_all(&v, &err);
+    if (!st && v.cannot_run.code)
+        st = sl_fail(&err, v.cannot_run.code, "%s", v.cannot_run.text);
     if (o->json && st != SL_ECANCELLED && print_json(&v, st, &err, &print_err))
         sl_complain("%s", print_err.text);
     if (st)

@@ -178,7 +178,8 @@ static void charge_terms(const sl_setup *s, const sl_demand *d, const sl_session
     sl_budget_charge(b, "KV cache", price.kv_bytes);
     sl_budget_charge(b, "scratch", price.scratch_bytes + d->buffers_bytes);
     sl_budget_charge(b, "thread stacks", sl_workers_stack_bytes(s->workers));
-    sl_budget_charge(b, "page tables", limit / 512); /* 8 bytes per page of 4 KiB */
+    /* 8 bytes per page of 4 KiB, for what the stream does not count itself. */
+    sl_budget_charge(b, "page tables", sl_round_up(sl_budget_charged(b) / 512, 4096));
 }
 
 static sl_status split_rest(const sl_setup *s, sl_price *p, sl_err *err)
@@ -195,7 +196,7 @@ static uint32_t floor_ctx(const sl_setup *s, const sl_options *o, const sl_deman
         return (uint32_t)o->n_ctx;
     if (ctx > d->max_ctx)
         ctx = d->max_ctx;
-    return own && ctx > own ? own : ctx;
+    return ctx > own ? own : ctx;
 }
 
 static const uint64_t PART_LEAST = 1 << 20, PART_MOST = 64 << 20;
@@ -215,10 +216,9 @@ static sl_status price_floor(sl_setup *s, const sl_options *o, const sl_demand *
     p->stream.memory_bytes = 0;
     sl_stream_split(sl_model_plan(s->model), &p->stream, &p->split, NULL);
     charge_terms(s, d, &p->session, 0, &p->floor);
-    uint64_t sum = sl_budget_charged(&p->floor) + p->split.floor_bytes;
-    p->floor_bytes = sl_round_up(sum + sum / 511 + 1, MIB);
-    charge_terms(s, d, &p->session, p->floor_bytes, &p->floor);
     sl_budget_charge(&p->floor, "weights and I/O", p->split.floor_bytes);
+    p->floor_bytes = sl_round_up(sl_budget_charged(&p->floor), MIB);
+    p->floor.limit_bytes = p->floor_bytes;
     return SL_OK;
 }
 
@@ -240,11 +240,9 @@ static uint32_t fitting_ctx(const sl_setup *s, const sl_options *o, const sl_dem
                             uint64_t limit, uint32_t least)
 {
     uint32_t own = sl_model_about(s->model).n_ctx_max;
-    uint32_t most = own && own < d->max_ctx ? own : d->max_ctx;
+    uint32_t most = own < d->max_ctx ? own : d->max_ctx;
     if (o->n_ctx || most <= least)
         return least;
-    if (most == UINT32_MAX)
-        most = 1 << 20; /* the file does not say */
     uint32_t low = least, high = most;
     while (low < high) { /* invariant: low fits (or is the least) */
         uint32_t mid = low + (high - low + 1) / 2;
@@ -299,7 +297,12 @@ static sl_status try_parts(sl_setup *s, const sl_options *o, const sl_demand *d,
 sl_status sl_setup_price(sl_setup *s, const sl_options *o, const sl_demand *d, uint64_t limit,
                          sl_price *p, sl_err *err)
 {
+    uint32_t own = sl_model_about(s->model).n_ctx_max;
     *p = (sl_price){0};
+    if (o->n_ctx > own)
+        return sl_fail(err, SL_EINVAL,
+                       "--ctx: '%" PRIu64 "' is not accepted; this model takes 1 to %" PRIu32,
+                       o->n_ctx, own);
     sl_status st = price_floor(s, o, d, p, err);
     if (st)
         return st;
@@ -361,12 +364,7 @@ static void say_speed(const sl_setup *s, const sl_options *o)
 static void say_context(const sl_setup *s, const sl_options *o, const sl_demand *d)
 {
     uint32_t own = sl_model_about(s->model).n_ctx_max, ctx = s->price.session.n_ctx;
-    if (o->n_ctx && own && o->n_ctx > own)
-        sl_log(SL_LOG_WARN,
-               "the context of %" PRIu32 " is beyond the %" PRIu32
-               " tokens that the model was made for",
-               ctx, own);
-    else if (!o->n_ctx && ctx < own && ctx < d->max_ctx)
+    if (!o->n_ctx && ctx < own && ctx < d->max_ctx)
         sl_log(SL_LOG_NOTE,
                "context of %" PRIu32 " tokens, of the model's %" PRIu32
                ", to keep the KV cache small in this budget; -c N sets it",
