@@ -7,7 +7,8 @@
  *           block of 64 KiB and the longest string, whatever the size of the document. For large
  *           files (tokenizer.json, the index and headers of safetensors), and for exact 64-bit
  *           integers.
- *   tree    a small document as a whole (config.json, requests), at most SL_JSON_TREE_BYTES.
+ *   tree    a small document as a whole (config.json, requests), at most SL_JSON_TREE_BYTES
+ *           and SL_JSON_TREE_NODES values.
  *   writer  reports.
  *
  * Any thread, one at a time per object. */
@@ -18,7 +19,7 @@
 #include "bytes.h"
 #include "file.h"
 
-enum { SL_JSON_DEPTH = 64, SL_JSON_TREE_BYTES = 16 << 20 };
+enum { SL_JSON_DEPTH = 64, SL_JSON_TREE_BYTES = 16 << 20, SL_JSON_TREE_NODES = 1 << 18 };
 
 typedef enum sl_json_type {
     SL_JSON_NONE, /* absent; no value here; the reader has failed */
@@ -86,6 +87,9 @@ bool sl_json_failed(const sl_json_reader *r);
 /* For the caller's own findings: fails the reader at its present position, "NAME:LINE:COLUMN: "
  * before the text. Returns false. */
 bool sl_json_reject(sl_json_reader *r, sl_status code, const char *format, ...) SL_PRINTF(3, 4);
+
+/* Says what is being read ("tensor 'x'"): errors from here on carry it. Borrowed; NULL: nothing. */
+void sl_json_about(sl_json_reader *r, const char *what);
 
 bool sl_text_is(sl_text t, const char *s); /* the same bytes */
 /* A copy of t in the arena, NUL-terminated behind its len bytes; data NULL: out of memory. */
