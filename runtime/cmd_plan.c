@@ -90,10 +90,9 @@ static void print_line(const plan *p, const sl_price *price, const char *name)
     char a[SL_SHORT], b[SL_SHORT], c[SL_SHORT], d[SL_SHORT];
     double s = token_seconds(p, price);
     uint64_t stays = price->split.weights_bytes - price->split.streamed_bytes;
-    sl_outf("  %-6s %10s %8" PRIu32 " %10s %10s %10s %10.3g\n", name,
-            sl_show_bytes(a, price->budget.limit_bytes), price->session.n_ctx,
-            sl_show_bytes(b, stays), sl_show_bytes(c, price->split.streamed_bytes),
-            sl_show_seconds(d, s), 1 / s);
+    sl_outf("  %-6s %10s %10s %10s %10s %10.3g\n", name,
+            sl_show_bytes(a, price->budget.limit_bytes), sl_show_bytes(b, stays),
+            sl_show_bytes(c, price->split.streamed_bytes), sl_show_seconds(d, s), 1 / s);
 }
 
 static void print_terms(const sl_budget *b, const char *title)
@@ -193,15 +192,17 @@ static void print_table(const plan *p, const lines *l)
     sl_model_info info = sl_model_about(p->setup.model);
     sl_outf("%s%s%s, %s of weights per token\n", info.family, *info.name ? ": " : "", info.name,
             sl_show_bytes(a, l->price[0].split.weights_bytes));
-    sl_outf("disk %s (%s), memory %s (measured)\n\n", sl_show_rate(a, p->disk),
+    sl_outf("disk %s (%s), memory %s (measured)\n", sl_show_rate(a, p->disk),
             p->disk_measured ? "measured" : "given", sl_show_rate(b, p->memory));
+    sl_outf("context %" PRIu32 " tokens%s\n\n", l->price[0].session.n_ctx,
+            p->o->n_ctx ? "" : " (-c N prices another)");
     print_terms(&l->price[0].floor, "floor");
     if (p->o->memory_mode == SL_MEMORY_BYTES) {
         sl_out("\n", 1);
         print_terms(&l->price[0].budget, "budget");
     }
-    sl_outf("\n  %-6s %10s %8s %10s %10s %10s %10s\n", "", "budget", "context", "stays", "streamed",
-            "per token", "tokens/s");
+    sl_outf("\n  %-6s %10s %10s %10s %10s %10s\n", "", "budget", "stays", "streamed", "per token",
+            "tokens/s");
     for (uint32_t i = 0; i < l->n; i++)
         print_line(p, &l->price[i], l->name[i]);
 }
@@ -235,9 +236,9 @@ int sl_cmd_plan(const sl_options *o)
     sl_err err = {0};
     sl_status st = sl_setup_open(&p.setup, o, &err);
     if (!st) {
-        /* As run takes it for a prompt of moderate length. */
+        /* One context for all budgets, so that the lines differ in one thing only. */
         p.demand = (sl_demand){.min_ctx = 512,
-                               .max_ctx = UINT32_MAX,
+                               .max_ctx = 512,
                                .buffers_bytes = 16ull * sl_model_about(p.setup.model).n_vocab};
         st = price_lines(&p, &l, &err);
     }

@@ -80,7 +80,7 @@ void sl_run_report_say(const sl_run_report *r, const sl_setup *s, const sl_optio
         sl_say("bound: the disk needs %s per token at the least, the run took %s: %.0f %% of the "
                "bound",
                sl_show_seconds(a, bound), sl_show_seconds(b, each), 100 * bound / each);
-    else if (d->io.bytes_read)
+    else if (sl_stream_split_of(sl_model_stream(s->model))->streamed_bytes)
         sl_say("disk: %s while decoding; %.0f %% of the time was waiting for it",
                sl_show_rate(a, (double)d->io.bytes_read / d->seconds),
                100 * wait_seconds(d) / d->seconds);

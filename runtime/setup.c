@@ -252,7 +252,7 @@ static uint32_t fitting_ctx(const sl_setup *s, const sl_options *o, const sl_dem
         else
             high = mid - 1;
     }
-    return low == most || low < least + 256 ? low : (uint32_t)sl_round_down(low, 256);
+    return low == most ? low : low < least + 256 ? least : (uint32_t)sl_round_down(low, 256);
 }
 
 /* Halves the rows of a pass until its scratch takes at most an eighth of the limit. */
