@@ -82,44 +82,46 @@ static uint64_t parts_floor(const chooser *c)
     return least;
 }
 
-/* The ring when the k largest units (prefix bytes) are pinned; UINT64_MAX: does not fit. 64 MiB
- * already keep a 3.5 GB/s disk busy all the time; more only bridges longer pauses of the pass, and
- * every byte of it is a byte less pinned. */
-static uint64_t ring_for(const chooser *c, const sl_stream_options *o, uint32_t k, uint64_t prefix,
-                         uint64_t room)
+/* The ring one would like. 64 MiB already keep a 3.5 GB/s disk busy all the time; more only bridges
+ * longer pauses of the pass, and every byte of it is a byte less pinned. */
+static uint64_t ring_wish(const sl_stream_options *o, uint64_t room)
 {
-    uint64_t least = 2 * c->units[k].bytes, want = o->ring_bytes;
+    if (o->ring_bytes)
+        return o->ring_bytes;
+    uint64_t wish = room / 16;
+    wish = wish < 64 * MIB ? 64 * MIB : wish > 256 * MIB ? 256 * MIB : wish;
+    return wish < room / 2 ? wish : room / 2;
+}
+
+/* The ring when the k largest units, prefix bytes, are pinned; UINT64_MAX: the next one does not
+ * fit twice beside them. */
+static uint64_t ring_beside(const chooser *c, uint64_t wish, uint32_t k, uint64_t prefix,
+                            uint64_t room)
+{
+    uint64_t least = 2 * c->units[k].bytes;
     if (prefix > room || least > room - prefix)
         return UINT64_MAX;
-    if (!want) {
-        want = room / 16;
-        want = want < 64 * MIB ? 64 * MIB : want > 256 * MIB ? 256 * MIB : want;
-        want = want > room / 2 ? room / 2 : want;
-    }
-    want = want < least ? least : want > room - prefix ? room - prefix : want;
-    return sl_round_down(want, c->plan->align);
+    return wish < least ? least : wish;
 }
 
 /* As few of the largest units pinned (their number is returned) as bring the ring to within a
  * quarter of the smallest possible: then most of the room is left for pins that are spread over the
- * pass. Room for at least one choice has been checked. */
+ * pass. That there is room for at least one choice has been checked. */
 static uint32_t ring_choose(const chooser *c, const sl_stream_options *o, uint64_t room,
                             uint64_t *ring)
 {
-    uint64_t least = UINT64_MAX, prefix = 0;
-    for (uint32_t k = 0; k < c->plan->n_units; k++) {
-        uint64_t r = ring_for(c, o, k, prefix, room);
+    uint64_t wish = ring_wish(o, room), least = UINT64_MAX, prefix = 0;
+    uint32_t k = 0;
+    for (; k < c->plan->n_units; prefix += c->units[k++].bytes) {
+        uint64_t r = ring_beside(c, wish, k, prefix, room);
         least = r < least ? r : least;
-        prefix += c->units[k].bytes;
     }
-    prefix = 0;
-    for (uint32_t k = 0; k < c->plan->n_units; k++) {
-        *ring = ring_for(c, o, k, prefix, room);
-        if (*ring <= least + least / 4)
-            return k;
-        prefix += c->units[k].bytes;
-    }
-    return c->plan->n_units;
+    for (k = 0, prefix = 0; k + 1 < c->plan->n_units; prefix += c->units[k++].bytes)
+        if (ring_beside(c, wish, k, prefix, room) <= least + least / 4)
+            break;
+    uint64_t r = ring_beside(c, wish, k, prefix, room);
+    *ring = sl_round_down(r < room - prefix ? r : room - prefix, c->plan->align);
+    return k;
 }
 
 /* Error diffusion over bytes: pins a share of budget / candidates of every stretch of the pass. */
