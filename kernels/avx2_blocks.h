@@ -9,7 +9,12 @@
 #include "quant.h"
 
 #define SL_INLINE static inline __attribute__((always_inline))
+/* Arrays of vectors live in registers only when every loop over them is unrolled. */
+#if defined(__clang__)
+#define SL_UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define SL_UNROLL _Pragma("GCC unroll 16")
+#endif
 
 /* q[k]: columns 4k .. 4k+3 of eight rows, one byte each, unsigned (Q8_0: signed). */
 typedef struct sl_tile32 {

@@ -42,6 +42,9 @@ SL_INLINE __m256i multiply_pairs(__m256i w, __m256i x, int is_signed)
                      : _mm256_maddubs_epi16(w, x);
 }
 
+/* gcc would regroup long integer sums into trees and run out of registers: a third of the speed. */
+#define KEEP_ORDER(v) __asm__("" : "+x"(v))
+
 enum { MAX_TILES = 2, MAX_COLS = 4 };
 
 /* sum[c][r] = 16-bit pair sums of n vectors of tile r times activation row c. */
@@ -61,6 +64,7 @@ SL_INLINE void sum_pairs(const __m256i *const q[], int n_tiles, const int8_t *co
             for (int r = 0; r < n_tiles; r++) {
                 const __m256i pairs = multiply_pairs(w[r], four, is_signed);
                 sum[c][r] = k ? _mm256_add_epi16(sum[c][r], pairs) : pairs;
+                KEEP_ORDER(sum[c][r]);
             }
         }
     }
@@ -228,22 +232,21 @@ SL_INLINE void store(const product *p, size_t row, size_t b, __m256 acc[MAX_COLS
     }
 }
 
-/* All rows times activation rows b .. b+n_x-1, one opened block at a time. */
-SL_INLINE void pass_few(const product *p, form f, size_t b, int n_x)
+/* One activation row: blocks are multiplied as they are opened. */
+SL_INLINE void multiply_one(const product *p, form f)
 {
     _Alignas(64) char tile[sizeof(sl_tile256)];
-    const char *act = p->act + b * p->act_bytes;
     for (size_t row = 0; row < p->n_rows; row += 8) {
         const sl_rows8 rows = sl_rows8_at(p->w, p->row_bytes, row, p->n_rows);
         const uintptr_t next = (uintptr_t)p->w + (row + 8) * p->row_bytes;
         __m256 acc[MAX_COLS][MAX_TILES];
-        clear(acc, n_x, 1);
+        clear(acc, 1, 1);
         for (size_t i = 0; i < p->n_cols / f.block_values; i++) {
             fetch_ahead(next, i, f.block_bytes);
             f.open(&rows, i, tile);
-            f.multiply(tile, 1, act, p->act_bytes, p->n_cols, n_x, i, acc);
+            f.multiply(tile, 1, p->act, p->act_bytes, p->n_cols, 1, i, acc);
         }
-        store(p, row, b, acc, n_x, 1);
+        store(p, row, 0, acc, 1, 1);
     }
 }
 
@@ -272,30 +275,7 @@ SL_INLINE void pass_opened(const product *p, form f, size_t row, size_t b, int n
     store(p, row, b, acc, n_x, 2);
 }
 
-/* Up to FEW activation rows are multiplied while a block is opened; for more it pays to open
- * sixteen whole rows into scratch first. */
-enum { FEW = 4 };
-
-SL_INLINE void multiply_few(const product *p, form f)
-{
-    switch (p->n_batch) {
-    case 1:
-        pass_few(p, f, 0, 1);
-        break;
-    case 2:
-        pass_few(p, f, 0, 2);
-        break;
-    case 3:
-        pass_few(p, f, 0, 3);
-        break;
-    case 4:
-        pass_few(p, f, 0, 4);
-        break;
-    default:
-        break;
-    }
-}
-
+/* Several activation rows: sixteen weight rows are opened once, into scratch. */
 SL_INLINE void multiply_many(const product *p, form f)
 {
     for (size_t row = 0; row < p->n_rows; row += 16) {
@@ -303,9 +283,11 @@ SL_INLINE void multiply_many(const product *p, form f)
         size_t b = 0;
         for (; b + 4 <= p->n_batch; b += 4)
             pass_opened(p, f, row, b, 4);
-        for (; b + 2 <= p->n_batch; b += 2)
+        if (p->n_batch - b == 3)
+            pass_opened(p, f, row, b, 3);
+        else if (p->n_batch - b == 2)
             pass_opened(p, f, row, b, 2);
-        if (b < p->n_batch)
+        else if (p->n_batch - b == 1)
             pass_opened(p, f, row, b, 1);
     }
 }
@@ -331,8 +313,8 @@ SL_INLINE void multiply_many(const product *p, form f)
                            act_bytes, n_batch,   y,      y_stride, scratch};                       \
         const form f = {open_##type, multiply_##type, values, sizeof(sl_##type),                   \
                         sizeof(sl_tile##values)};                                                  \
-        if (n_batch <= FEW)                                                                        \
-            multiply_few(&p, f);                                                                   \
+        if (n_batch == 1)                                                                          \
+            multiply_one(&p, f);                                                                   \
         else                                                                                       \
             multiply_many(&p, f);                                                                  \
     }

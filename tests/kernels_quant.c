@@ -377,7 +377,7 @@ typedef struct problem {
 static void check_call(const problem *p, const sl_kernels *k, size_t n_rows, size_t n_batch,
                        size_t shift)
 {
-    const size_t y_stride = n_rows + shift % 4, w_bytes = n_rows * p->row_bytes;
+    const size_t y_stride = n_rows + shift % 4 + (n_rows == 0), w_bytes = n_rows * p->row_bytes;
     const size_t scratch_bytes = sl_mul_scratch_bytes(p->type->w, p->n_cols);
     const size_t n_y = n_batch ? (n_batch - 1) * y_stride + n_rows : 0;
     void *w_base, *act_base, *y_base, *scratch_base;
@@ -392,18 +392,21 @@ static void check_call(const problem *p, const sl_kernels *k, size_t n_rows, siz
     k->mul[p->type->w](w, p->row_bytes, n_rows, p->n_cols, act, p->act_bytes, n_batch, y, y_stride,
                        scratch);
     size_t wrong = 0, spilt = 0, at = 0;
+    float first = 0.0f;
     for (size_t i = 0; i < n_y; i++) {
         const size_t b = i / y_stride, r = i % y_stride;
         if (r >= n_rows)
             spilt += sl_bits_of_float(y[i]) != sl_bits_of_float(CANARY);
-        else if (!same_float(y[i], p->want[b * MAX_ROWS + r]) && wrong++ == 0)
+        else if (!same_float(y[i], p->want[b * MAX_ROWS + r]) && wrong++ == 0) {
             at = i;
+            first = y[i];
+        }
     }
     CHECK(wrong == 0,
           "%s at %s, %zu rows, %zu columns, batch %zu, shift %zu: %zu outputs differ, the first "
           "[%zu][%zu] %a",
           sl_weight_about(p->type->w)->name, k->level, n_rows, p->n_cols, n_batch, shift, wrong,
-          at / y_stride, at % y_stride, (double)y[at]);
+          at / y_stride, at % y_stride, (double)first);
     CHECK(spilt == 0, "%s at %s: wrote between the rows of y", sl_weight_about(p->type->w)->name,
           k->level);
     CHECK(memcmp(w, p->w, w_bytes) == 0 && memcmp(act, p->act, n_batch * p->act_bytes) == 0,
@@ -523,7 +526,7 @@ static double seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Best of the calls that fit half a second (at least two). */
+/* Best of the calls that fit a fifth of a second (at least two). */
 static double time_mul(const sl_kernels *k, sl_weight w, const void *weights, size_t n_rows,
                        size_t n_cols, size_t n_batch)
 {
@@ -540,7 +543,7 @@ static double time_mul(const sl_kernels *k, sl_weight w, const void *weights, si
         k->quantize[form](x, (char *)act + b * act_bytes, n_cols);
     }
     double best = 1e9, begin = seconds();
-    for (int i = 0; i < 2 || seconds() - begin < 0.5; i++) {
+    for (int i = 0; i < 2 || seconds() - begin < 0.2; i++) {
         double t = seconds();
         k->mul[w](weights, sl_weight_row_bytes(w, n_cols), n_rows, n_cols, act, act_bytes, n_batch,
                   y, n_rows, scratch);
@@ -578,8 +581,13 @@ static void bench(void)
     uint8_t *w;
     void *base;
     w = shifted(bytes, 0, &base);
-    printf("%-6s %-8s %16s %16s %20s %20s\n", "type", "level", "64 MB, 1 [GB/s]", "1 MB, 1 [GB/s]",
-           "batch 64 [G MAC/s]", "batch 512 [G MAC/s]");
+    static const size_t batches[] = {2, 3, 4, 5, 8, 64, 512};
+    enum { N_BATCHES = sizeof batches / sizeof batches[0] };
+    printf("%-18s   GB/s, batch 1   G multiply-adds/s, batch\n", "");
+    printf("%-8s %-8s  64 MB    1 MB", "type", "level");
+    for (int i = 0; i < N_BATCHES; i++)
+        printf("%8zu", batches[i]);
+    putchar('\n');
     for (int i = 0; i < N_TYPES; i++) {
         const checked_type *t = &types[i];
         if (!is_quantised(t->w))
@@ -594,13 +602,14 @@ static void bench(void)
             const size_t rows = l ? n_rows : n_rows / 16, few = l ? 1024 : 16;
             const double one = time_mul(&levels[l], t->w, w, rows, n_cols, 1);
             const double near = time_mul(&levels[l], t->w, w, n_rows / 64, n_cols, 1);
-            const double b64 = time_mul(&levels[l], t->w, w, few, n_cols, 64);
-            const double b512 = time_mul(&levels[l], t->w, w, few, n_cols, 512);
-            printf("%-6s %-8s %16.2f %16.2f %20.2f %20.2f\n", sl_weight_about(t->w)->name,
-                   levels[l].level, (double)(rows * row_bytes) / one * 1e-9,
-                   (double)(n_rows / 64 * row_bytes) / near * 1e-9,
-                   (double)(few * n_cols) * 64.0 / b64 * 1e-9,
-                   (double)(few * n_cols) * 512.0 / b512 * 1e-9);
+            printf("%-8s %-8s %6.2f  %6.2f", sl_weight_about(t->w)->name, levels[l].level,
+                   (double)(rows * row_bytes) / one * 1e-9,
+                   (double)(n_rows / 64 * row_bytes) / near * 1e-9);
+            for (int k = 0; k < N_BATCHES; k++) {
+                const double many = time_mul(&levels[l], t->w, w, few, n_cols, batches[k]);
+                printf("%8.1f", (double)(few * n_cols * batches[k]) / many * 1e-9);
+            }
+            putchar('\n');
             fflush(stdout);
         }
     }
