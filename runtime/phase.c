@@ -57,7 +57,7 @@ static double bound_seconds(const sl_setup *s, const sl_options *o)
 static void say_phase(const char *name, const sl_phase *p)
 {
     char a[SL_SHORT], b[SL_SHORT], c[SL_SHORT], d[SL_SHORT];
-    if (!p->tokens)
+    if (!p->begin_ns)
         return;
     sl_say("%s: %" PRIu64 " tokens in %s (%.2f tokens/s); read %s, waited %s, computed %s", name,
            p->tokens, sl_show_seconds(a, p->seconds),
