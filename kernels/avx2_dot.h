@@ -73,6 +73,19 @@ static __attribute__((noinline)) void avx2_dot_tail(sl_weight type, const uint8_
     memcpy(sum, lane, sizeof lane);
 }
 
+/* Rows that the caller reads next, brought in one by one as it works: all at once they would have
+ * to be waited for. */
+typedef struct avx2_next {
+    const uint8_t *rows;
+    size_t stride, bytes; /* bytes: of a row, 0 for nothing */
+} avx2_next;
+
+static inline void avx2_prefetch_row(const avx2_next *n, size_t r)
+{
+    for (size_t i = 0; i < n->bytes; i += 64)
+        _mm_prefetch((const char *)n->rows + r * n->stride + i, _MM_HINT_T0);
+}
+
 typedef struct avx2_rows {
     const uint8_t *w; /* rows of row_bytes */
     size_t row_bytes;
@@ -81,6 +94,7 @@ typedef struct avx2_rows {
     size_t n_cols;
     float *y; /* y[b * y_stride + r] */
     size_t y_stride;
+    avx2_next next;
 } avx2_rows;
 
 /* R rows by B activation rows from (r, b) up. ahead: bytes to prefetch ahead, 0 none. */
@@ -142,8 +156,12 @@ SL_INLINE void avx2_dot_strip(sl_weight type, const int R, const int B, const av
                               size_t begin, size_t end, size_t b, size_t ahead)
 {
     size_t r = begin;
-    for (; r + R <= end; r += R)
+    for (; r + R <= end; r += R) {
+        if (b == 0)
+            for (size_t i = 0; i < (size_t)R; i++)
+                avx2_prefetch_row(&t->next, r + i);
         avx2_dot_tile(type, R, B, t, r, b, ahead);
+    }
     for (; r < end; r++)
         avx2_dot_tile(type, 1, B, t, r, b, 0);
 }

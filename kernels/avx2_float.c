@@ -5,14 +5,22 @@
 
 enum {
     BLOCK_BYTES = 256 << 10, /* of weights stay in the second-level cache while a batch passes */
-    AHEAD_BYTES = 2048
+    GEMV_ROWS = 4            /* at a time */
 };
 
 SL_INLINE void mul(sl_weight type, SL_MUL_ARGS)
 {
-    const avx2_rows t = {w, row_bytes, act, act_bytes / sizeof(float), n_cols, y, y_stride};
+    const avx2_rows t = {.w = w,
+                         .row_bytes = row_bytes,
+                         .x = act,
+                         .x_stride = act_bytes / sizeof(float),
+                         .n_cols = n_cols,
+                         .y = y,
+                         .y_stride = y_stride};
     if (n_batch == 1) {
-        avx2_dot_strip(type, 4, 1, &t, 0, n_rows, 0, AHEAD_BYTES);
+        /* The same place in the next rows: the hardware follows a row, but sees its end too late.
+         * 4096 columns of f16 on a Zen 5 core: 24 GB/s without, 38 with. */
+        avx2_dot_strip(type, GEMV_ROWS, 1, &t, 0, n_rows, 0, GEMV_ROWS * row_bytes);
         return;
     }
     size_t step = row_bytes ? BLOCK_BYTES / row_bytes / 6 * 6 : n_rows;

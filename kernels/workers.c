@@ -36,9 +36,9 @@ enum {
     GATE_CLOSED = 0x8000,
     GATE_EPOCH = 0x10000, /* one epoch; they wrap, which at worst makes one thread miss a region */
     MAX_THREADS = 4096,
-    STACK_BYTES = 256 << 10, /* attention keeps two converted tiles of keys on it */
-    SPIN_NS = 20000,         /* a futex wake costs about as much */
-    WAKE_THREADS = 1,        /* futex wake bits: those who sleep share the gate's address */
+    STACK_BYTES = 256 << 10,
+    SPIN_NS = 20000,  /* a futex wake costs about as much */
+    WAKE_THREADS = 1, /* futex wake bits: those who sleep share the gate's address */
     WAKE_CALLER = 2
 };
 
