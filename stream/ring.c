@@ -12,12 +12,13 @@ sl_ring_slot *sl_ring_take(sl_ring *r, uint64_t len)
         return NULL;
     if (r->n == 0)
         r->head = r->used = 0;
-    uint64_t skipped = len <= r->bytes - r->head ? 0 : r->bytes - r->head;
+    bool wraps = len > r->bytes - r->head;
+    uint64_t skipped = wraps ? r->bytes - r->head : 0;
     uint64_t free_bytes = r->bytes - r->used;
     if (skipped > free_bytes || len > free_bytes - skipped)
         return NULL;
     sl_ring_slot *s = &r->slots[(r->first + r->n++) % r->cap];
-    *s = (sl_ring_slot){.at = skipped ? 0 : r->head, .len = len, .skipped = skipped};
+    *s = (sl_ring_slot){.at = wraps ? 0 : r->head, .len = len, .skipped = skipped};
     r->head = s->at + len;
     r->used += skipped + len;
     return s;
