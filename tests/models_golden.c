@@ -9,18 +9,24 @@
 #include "lib_model.h"
 
 enum { T = 48, V = 512, GREEDY = 32 };
+static const double int8_noise = 0.46; /* llama.cpp's own largest distance, above */
 
-static void greedy_from(loaded *l, const float *last, const int32_t *want, uint32_t n)
+/* The text goes on as recorded; where noise is allowed, up to a step whose two candidates are
+ * closer than it. */
+static void greedy_from(loaded *l, const float *last, const int32_t *want, uint32_t n, double noise)
 {
     float logits[V];
     sl_err err = {0};
-    int32_t id = argmax(last, V);
+    memcpy(logits, last, sizeof logits);
     for (uint32_t i = 0; i < n; i++) {
-        if (!CHECK(id == want[i], "step %u: %d, expected %d", i, id, want[i]))
+        int32_t id = argmax(logits, V);
+        double margin = (double)logits[id] - (double)logits[want[i]];
+        CHECK(id == want[i] || margin <= noise, "step %u: %d, expected %d, %g apart", i, id,
+              want[i], margin);
+        if (id != want[i])
             return;
         if (!CHECK(eval(l, &id, 1, false, logits, &err) == SL_OK, "%s", err.text))
             return;
-        id = argmax(logits, V);
     }
 }
 
@@ -82,7 +88,7 @@ static void check_folder(const char *model)
     double d = max_difference(logits, want, T * V, NULL);
     CHECK(d <= 1e-3, "logits: %g", d);
     printf("%-10s logits %.2g, hidden %.2g (relative)\n", model, d, h.worst);
-    greedy_from(&l, logits + (T - 1) * V, want_greedy, GREEDY);
+    greedy_from(&l, logits + (T - 1) * V, want_greedy, GREEDY, 0);
 
     CHECK(sl_session_rewind(l.session, 29, &err) == SL_OK);
     CHECK(eval(&l, ids + 29, 19, true, logits, &err) == SL_OK, "%s", err.text);
@@ -120,7 +126,7 @@ static void check_gguf(const char *model, const int32_t *greedy, double llama_cp
     CHECK(rms <= 2 * llama_cpp_rms, "rms %g", rms);
     printf("%s-Q4_K_M.gguf against exact: max %.3f, rms %.4f (llama.cpp: rms %.4f)\n", model, d,
            rms, llama_cpp_rms);
-    greedy_from(&l, logits + (T - 1) * V, greedy, 24);
+    greedy_from(&l, logits + (T - 1) * V, greedy, 24, int8_noise);
     free(want);
     unload(&l);
     sl_checkpoint_close(&gold);
