@@ -17,7 +17,7 @@ typedef struct verify {
     sl_checkpoint *own;     /* when no family runs this file */
     const sl_checkpoint *c; /* of the model, or own */
     sl_model *model;
-    sl_err cannot_run; /* family or tokenizer */
+    sl_err cannot_run, no_text; /* SL_EUNSUPPORTED: the family; the tokenizer */
     unsigned char *buffer;
     uint64_t done, total;
     sl_progress progress;
@@ -44,8 +44,9 @@ static bool is_bare_file(const char *path)
     return bare;
 }
 
-/* What cannot be run (another family, a tokenizer of another kind) is read all the same, and said
- * at the end; anything else wrong with the file ends it here. */
+/* A family that cannot be run is read all the same, and said at the end. A sound tokenizer of a
+ * kind that this build has not is no fault of the file: it runs on ids. Anything else ends it here.
+ */
 static sl_status open_model(verify *v, sl_err *err)
 {
     sl_model_options mo = sl_model_defaults();
@@ -54,8 +55,9 @@ static sl_status open_model(verify *v, sl_err *err)
         sl_status st = sl_model_open(v->o->operand, &mo, &v->model, &v->cannot_run);
         if (st == SL_OK) {
             v->c = sl_model_checkpoint(v->model);
-            sl_model_tokenizer(v->model, &t, &v->cannot_run);
-            return SL_OK;
+            st = sl_model_tokenizer(v->model, &t, &v->no_text);
+            return st == SL_OK || st == SL_EUNSUPPORTED ? SL_OK
+                                                        : sl_fail(err, st, "%s", v->no_text.text);
         }
         if (st != SL_EUNSUPPORTED)
             return sl_fail(err, st, "%s", v->cannot_run.text);
@@ -129,6 +131,7 @@ static sl_status print_json(const verify *v, sl_status found, const sl_err *why,
     sl_json_write_string(w, "error", found ? why->text : NULL);
     sl_json_write_uint(w, "tensors", v->c ? sl_checkpoint_tensor_count(v->c) : 0);
     sl_json_write_uint(w, "bytes", v->done);
+    sl_json_write_string(w, "no_text", v->no_text.code ? v->no_text.text : NULL);
     sl_json_write_close(w);
     return sl_report_json(&w, err);
 }
@@ -138,6 +141,8 @@ static void print_text(const verify *v)
     char bytes[SL_SHORT];
     sl_outf("%s: ok: %" PRIu32 " tensors, %s, every value finite\n", v->o->operand,
             sl_checkpoint_tensor_count(v->c), sl_show_bytes(bytes, v->done));
+    if (v->no_text.code)
+        sl_outf("runs on token ids only: %s\n", v->no_text.text);
 }
 
 int sl_cmd_verify(const sl_options *o)

@@ -110,9 +110,9 @@ static void refusals(void)
     refused(run, "--temp 1", "run: MODEL is missing; 'sluice run -h' shows how it is used");
     refused(run, "m --stop=", "--stop: '' is not accepted; a text of at least one byte is");
     refused(run,
-            "m --stop a --stop a --stop a --stop a --stop a --stop a --stop a --stop a --stop a "
-            "--stop a --stop a --stop a --stop a --stop a",
-            "");
+            "m --stop=a --stop=a --stop=a --stop=a --stop=a --stop=a --stop=a --stop=a --stop=a "
+            "--stop=a --stop=a --stop=a --stop=a --stop=a --stop=a --stop=a --stop=a",
+            "--stop: at most 16 are accepted");
 }
 
 static void nearest(void)
