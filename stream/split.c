@@ -217,15 +217,16 @@ static sl_status choose(chooser *c, const sl_stream_options *o, sl_split *out, s
     uint64_t room = room_in(o->memory_bytes, fixed, tables), need = parts_floor(c);
     out->floor_bytes = memory_for(need, fixed, tables);
     out->io_bytes = fixed - out->rows_bytes + room / (tables - 1);
+    bool fits = o->memory_bytes >= out->floor_bytes;
     uint32_t forced = 0;
     if (room >= c->total)
         forced = c->plan->n_units;
-    else if (room >= need)
+    else if (fits)
         forced = ring_choose(c, o, room, &out->ring_bytes);
-    if (room >= need)
+    if (fits)
         pin(c, forced, room >= c->total ? c->total : room - out->ring_bytes);
     count(c, out);
-    if (room >= need)
+    if (fits)
         return SL_OK;
     return sl_fail(err, SL_EBUDGET,
                    "streaming needs at least %llu bytes (I/O %llu, rows %llu, parts %llu), "
