@@ -251,7 +251,7 @@ static sl_status refuse_unknown(const sl_config *c, const shape *s, sl_err *err)
     }
     if (st == SL_OK)
         st = sl_config_array_len(c, (sl_key){NULL, "layer_types"}, &n, err);
-    if (st == SL_OK && n && n != (uint64_t)s->layers)
+    if (st == SL_OK && sl_config_has(c, (sl_key){NULL, "layer_types"}) && n != (uint64_t)s->layers)
         st = sl_fail(err, SL_EFORMAT, "config.json: layer_types has %llu entries for %lld layers",
                      (unsigned long long)n, (long long)s->layers);
     static const char *const flags[] = {"attention_bias", "mlp_bias", "use_sliding_window"};

@@ -220,6 +220,27 @@ static sl_status read_ids(sl_model *m, sl_err *err)
                        : st;
 }
 
+/* A token id past the embedding would be read past its end: said at once, whatever the tokenizer.
+ */
+static sl_status check_token_list(const sl_model *m, sl_err *err)
+{
+    static const sl_key key = {"tokenizer:ggml.tokens", NULL};
+    const uint32_t rows = m->arch.n_vocab;
+    uint64_t n = 0;
+    char name[SL_NAME_BYTES];
+    if (!sl_config_has(m->config, key))
+        return SL_OK;
+    sl_status st = sl_config_array_len(m->config, key, &n, err);
+    sl_role_name(SL_FORMAT_GGUF, SL_ROLE_EMBED, 0, name);
+    if (st == SL_OK && n > rows)
+        st = sl_fail(err, SL_EFORMAT, "the vocabulary has %llu tokens, but tensor %s has %u rows",
+                     (unsigned long long)n, name, rows);
+    else if (st == SL_OK && n < rows)
+        sl_log(SL_LOG_WARN, "the vocabulary has %llu tokens, tensor %s has %u rows",
+               (unsigned long long)n, name, rows);
+    return st;
+}
+
 static sl_status read_name(sl_model *m, sl_err *err)
 {
     const char *name = NULL;
@@ -265,6 +286,8 @@ sl_status sl_model_open(const char *path, const sl_model_options *o, sl_model **
         st = check_tensors(m, err);
     if (st == SL_OK)
         st = read_ids(m, err);
+    if (st == SL_OK)
+        st = check_token_list(m, err);
     if (st == SL_OK)
         st = read_name(m, err);
     if (st == SL_OK)
