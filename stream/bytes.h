@@ -24,6 +24,7 @@ typedef struct sl_bytes {
     uint64_t base;       /* position of data[0] in the source */
     uint64_t total;      /* length of the source */
     bool failed;         /* sticky: ran past the end, a read failed, or out of memory */
+    sl_status status;    /* which of the last two; SL_OK: ran past the end */
     /* File sources only. */
     const struct sl_file *file;
     uint64_t offset; /* of the source in the file */

@@ -127,8 +127,9 @@ static bool window_grow(sl_bytes *b, uint64_t n)
         return true;
     uint8_t *p = realloc(b->buf, cap);
     if (!p) {
-        sl_fail(b->err, SL_ENOMEM, "%s: out of memory: %llu bytes for a block of its header",
-                b->file->path, (unsigned long long)cap);
+        b->status =
+            sl_fail(b->err, SL_ENOMEM, "%s: out of memory: %llu bytes for a block of its header",
+                    b->file->path, (unsigned long long)cap);
         return false;
     }
     b->buf = p;
@@ -149,11 +150,10 @@ bool sl_bytes_fill(sl_bytes *b, uint64_t n)
     b->at = 0;
     uint64_t rest = b->total - b->base - b->len;
     uint64_t want = b->cap - b->len < rest ? b->cap - b->len : rest;
-    if (sl_file_read(b->file, b->offset + b->base + b->len, b->buf + b->len, want, b->err) !=
-        SL_OK) {
+    b->status = sl_file_read(b->file, b->offset + b->base + b->len, b->buf + b->len, want, b->err);
+    if (b->status == SL_OK)
+        b->len += want;
+    else
         b->failed = true;
-        return false;
-    }
-    b->len += want;
-    return true;
+    return !b->failed;
 }

@@ -67,6 +67,8 @@ static unsigned long long ull(uint64_t v)
 /* The cursor stopped: the file ends here, or a read failed and has said so. */
 static sl_status stopped(gguf *g, const char *what)
 {
+    if (g->b.status != SL_OK)
+        return g->b.status;
     return sl_fail(g->err, SL_EFORMAT,
                    "%s is truncated: it ends at byte %llu, inside %s at offset %llu", g->f->path,
                    ull(g->f->size), what, ull(sl_bytes_position(&g->b)));

@@ -164,13 +164,12 @@ static cJSON *build(builder *b)
 sl_status sl_json_parse(const char *text, uint64_t len, const char *name, sl_json **out,
                         sl_err *err)
 {
-    sl_err own = {0};
     builder b = {.name = name};
     *out = NULL;
     if (len > SL_JSON_TREE_BYTES)
         return sl_fail(err, SL_EFORMAT, "%s has %llu bytes, at most %d are read", name,
                        (unsigned long long)len, SL_JSON_TREE_BYTES);
-    sl_status status = sl_json_reader_of_text(text, len, name, &b.r, err ? err : &own);
+    sl_status status = sl_json_reader_of_text(text, len, name, &b.r, err);
     if (status != SL_OK)
         return status;
     cJSON *root = build(&b);

@@ -21,6 +21,7 @@ struct sl_json_reader {
     const char *about;
     sl_err *err;
     bool failed;
+    sl_status status;       /* why it failed */
     place token;            /* where the latest value or key began */
     uint64_t line, line_at; /* present line, from 1, and where it begins */
     uint32_t depth;
@@ -44,6 +45,15 @@ static place here(const sl_json_reader *r)
     return (place){r->line, sl_bytes_position(&r->b) - r->line_at + 1};
 }
 
+/* The first failure counts. Returns false. */
+static bool fail_as(sl_json_reader *r, sl_status code)
+{
+    if (!r->failed)
+        r->status = code;
+    r->failed = true;
+    return false;
+}
+
 static bool fail_at(sl_json_reader *r, sl_status code, place p, const char *format, va_list args)
 {
     char text[384];
@@ -51,8 +61,7 @@ static bool fail_at(sl_json_reader *r, sl_status code, place p, const char *form
     if (!r->failed)
         sl_fail(r->err, code, "%s:%llu:%llu: %s%s%s", r->name, (unsigned long long)p.line,
                 (unsigned long long)p.column, r->about ? r->about : "", r->about ? ": " : "", text);
-    r->failed = true;
-    return false;
+    return fail_as(r, code);
 }
 
 SL_PRINTF(2, 3) static bool bad(sl_json_reader *r, const char *format, ...)
@@ -96,7 +105,7 @@ static int look(sl_json_reader *r)
         return -1;
     if (sl_bytes_fill(&r->b, 1))
         return r->b.data[r->b.at];
-    r->failed = true; /* the cursor has written err */
+    fail_as(r, r->b.status); /* the cursor has written err */
     return -1;
 }
 
@@ -129,8 +138,7 @@ static bool keep(sl_json_reader *r, const void *s, uint64_t n)
         if (!p) {
             sl_fail(r->err, SL_ENOMEM, "%s: out of memory for a string of %llu bytes", r->name,
                     (unsigned long long)cap);
-            r->failed = true;
-            return false;
+            return fail_as(r, SL_ENOMEM);
         }
         r->text = p;
         r->cap = cap;
@@ -160,7 +168,7 @@ static sl_status reader_new(sl_bytes b, const char *name, sl_json_reader **out, 
         memcmp(r->b.data, "\xEF\xBB\xBF", 3) == 0)
         r->b.at = r->line_at = 3;
     if (r->b.failed)
-        r->failed = true;
+        fail_as(r, r->b.status);
     *out = r;
     return SL_OK;
 }
@@ -576,9 +584,7 @@ sl_status sl_json_read_end(sl_json_reader *r)
     int c = skip_space(r);
     if (c >= 0)
         bad(r, "text behind the end of the document");
-    if (!r->failed)
-        return SL_OK;
-    return r->err && r->err->code != SL_OK ? r->err->code : SL_EFORMAT;
+    return r->status;
 }
 
 bool sl_text_is(sl_text t, const char *s)

@@ -401,6 +401,8 @@ static bool map_tensor(weight_map *m, sl_text key)
 static bool read_map(weight_map *m)
 {
     sl_text key;
+    if (m->has_map)
+        return sl_json_reject(m->r, SL_EFORMAT, "weight_map is there twice");
     m->has_map = true;
     sl_json_about(m->r, "weight_map");
     for (bool any = sl_json_enter_object(m->r); any && sl_json_next_key(m->r, &key);)
