@@ -205,6 +205,25 @@ static void slots_drop(sl_sched *s, uint64_t pass, uint32_t from)
     }
 }
 
+/* Between passes: what could not be read ahead, or in the pass before, is tried again by the next
+ * pass. The reader goes back to the first streamed part among them. */
+static void failures_forget(sl_sched *s)
+{
+    for (uint32_t i = 0; i < s->n_order; i++) {
+        sl_resident *r = &s->resident[i];
+        if (r->state != SL_PART_FAILED)
+            continue;
+        if (r->pinned) {
+            r->state = SL_PART_ABSENT;
+            continue;
+        }
+        uint64_t pass = r->slot->pass;
+        slots_drop(s, pass, i);
+        s->cursor_pass = pass;
+        s->cursor = i;
+    }
+}
+
 /* ---- the pass's side ---- */
 
 void sl_sched_pass_begin(sl_sched *s, uint32_t n_units)
@@ -215,6 +234,7 @@ void sl_sched_pass_begin(sl_sched *s, uint32_t n_units)
     s->stats.passes++;
     /* The reader took the whole plan for granted; a shorter pass does not want its end. */
     slots_drop(s, s->pass, s->end);
+    failures_forget(s);
 }
 
 void sl_sched_pass_end(sl_sched *s)
@@ -224,13 +244,11 @@ void sl_sched_pass_end(sl_sched *s)
     s->in_pass = false;
     s->waiting = UINT32_MAX;
     slots_drop(s, s->pass, 0);
-    for (uint32_t i = 0; i < s->n_order; i++)
-        if (s->resident[i].pinned && s->resident[i].state == SL_PART_FAILED)
-            s->resident[i].state = SL_PART_ABSENT; /* the next pass tries again */
     if (s->cursor_pass <= s->pass) {
         s->cursor_pass = s->pass + 1;
         s->cursor = 0;
     }
+    failures_forget(s);
 }
 
 static sl_status failure_tell(const sl_sched *s, const sl_failure *f, sl_err *err)
@@ -501,11 +519,17 @@ static bool piece_over(sl_sched *s, sl_fetch *f, sl_read *r)
     uint32_t have = r->done + (r->result > 0 ? (uint32_t)r->result : 0);
     if (have >= r->need)
         return true;
-    if (r->result == 0 || (!again && ++r->tries >= MAX_TRIES)) {
-        fetch_fail(s, f, r, r->result == 0 ? 0 : EIO);
+    uint32_t done = (uint32_t)sl_round_down(have, s->plan->align);
+    if (!again && done == r->done)
+        r->tries += MAX_TRIES / 4; /* the same short read again and again: the file ends there */
+    else if (!again)
+        r->tries++;
+    if (r->result == 0 || r->tries >= MAX_TRIES) {
+        r->done = have;
+        fetch_fail(s, f, r, 0);
         return true;
     }
-    r->done = (uint32_t)sl_round_down(have, s->plan->align);
+    r->done = done;
     return false;
 }
 

@@ -22,21 +22,34 @@ typedef struct fixture {
     uint32_t table;
 } fixture;
 
-static inline uint8_t fixture_byte(uint32_t file, uint64_t offset)
+/* Eight bytes of a file, as they lie there on a little-endian machine. */
+static inline uint64_t fixture_word(uint32_t file, uint64_t offset)
 {
     uint64_t x = (offset / 8 + ((uint64_t)file << 40) + 1) * 0x9e3779b97f4a7c15u;
     x ^= x >> 29;
-    x *= 0xbf58476d1ce4e5b9u;
-    return (uint8_t)(x >> (8 * (offset % 8)));
+    return x * 0xbf58476d1ce4e5b9u;
+}
+
+static inline uint8_t fixture_byte(uint32_t file, uint64_t offset)
+{
+    return (uint8_t)(fixture_word(file, offset) >> (8 * (offset % 8)));
 }
 
 /* Bytes of a file that are not what they should be. */
 static inline uint64_t fixture_wrong(uint32_t file, uint64_t offset, const uint8_t *data,
                                      uint64_t len)
 {
-    uint64_t wrong = 0;
-    for (uint64_t i = 0; i < len; i++)
-        wrong += data[i] != fixture_byte(file, offset + i);
+    uint64_t wrong = 0, word;
+    for (uint64_t i = 0; i < len;) {
+        if ((offset + i) % 8 == 0 && len - i >= 8) {
+            memcpy(&word, data + i, 8);
+            wrong += word == fixture_word(file, offset + i) ? 0 : 8;
+            i += 8;
+        } else {
+            wrong += data[i] != fixture_byte(file, offset + i);
+            i++;
+        }
+    }
     return wrong;
 }
 
