@@ -190,20 +190,16 @@ static void describe_progress(const sl_progress *p, uint64_t done, double second
 {
     char a[SL_SHORT], b[SL_SHORT], left[SL_SHORT];
     double rate = seconds > 0 ? (double)done / seconds : 0;
-    if (p->bytes) {
-        sl_show_bytes(a, done);
-        sl_show_bytes(b, p->total);
-    } else {
-        snprintf(a, sizeof a, "%llu", (unsigned long long)done);
-        snprintf(b, sizeof b, "%llu", (unsigned long long)p->total);
-    }
-    if (!p->total || done > p->total || rate <= 0) {
-        snprintf(text, cap, "%s: %s", p->what, a);
-        return;
-    }
-    sl_show_seconds(left, (double)(p->total - done) / rate);
-    snprintf(text, cap, "%s: %s of %s (%.0f %%), %s left", p->what, a, b,
-             100.0 * (double)done / (double)p->total, left);
+    bool known = p->total && done <= p->total && rate > 0;
+    int percent = known ? (int)(100.0 * (double)done / (double)p->total) : 0;
+    sl_show_seconds(left, known ? (double)(p->total - done) / rate : 0);
+    if (!known)
+        snprintf(text, cap, "%s ...", p->what);
+    else if (p->bytes)
+        snprintf(text, cap, "%s: %s of %s (%d %%), %s left", p->what, sl_show_bytes(a, done),
+                 sl_show_bytes(b, p->total), percent, left);
+    else
+        snprintf(text, cap, "%s: %d %%, %s left", p->what, percent, left);
 }
 
 void sl_progress_update(sl_progress *p, uint64_t done)
