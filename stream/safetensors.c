@@ -258,38 +258,41 @@ static sl_status read_length(header *h, uint64_t *len)
 
 static int by_offset(const void *a, const void *b)
 {
-    const sl_extent *x = &((const sl_tensor *)a)->extent, *y = &((const sl_tensor *)b)->extent;
+    const sl_extent *x = &(*(const sl_tensor *const *)a)->extent;
+    const sl_extent *y = &(*(const sl_tensor *const *)b)->extent;
     if (x->offset != y->offset)
         return x->offset < y->offset ? -1 : 1;
     return x->len < y->len ? -1 : x->len > y->len;
 }
 
 /* The tensors of a file must cover its data without holes (the format's own rule: it leaves no
- * place for anything hidden). Sorted as a copy: the name table holds places in c->tensor. */
+ * place for anything hidden). Only pointers are sorted: the name table holds places in c->tensor.
+ */
 static sl_status check_cover(header *h, uint32_t first)
 {
     uint64_t n = h->c->n_tensors - first, at = h->data_at;
-    sl_tensor *t = malloc(n * sizeof *t);
+    const sl_tensor **t = malloc(n * sizeof *t);
     if (!t)
         return sl_fail(h->err, SL_ENOMEM, "%s: out of memory for its table", h->f->path);
-    memcpy(t, h->c->tensor + first, n * sizeof *t);
+    for (uint64_t i = 0; i < n; i++)
+        t[i] = &h->c->tensor[first + i];
     qsort(t, n, sizeof *t, by_offset);
     sl_status status = SL_OK;
     for (uint64_t i = 0; i < n && status == SL_OK; i++) {
-        if (t[i].extent.offset > at)
+        if (t[i]->extent.offset > at)
             status = sl_fail(h->err, SL_EFORMAT,
                              "%s: header: %llu unused bytes at offset %llu before tensor '%.100s': "
                              "the format allows no holes",
-                             h->f->path, ull(t[i].extent.offset - at), ull(at), t[i].name);
-        else if (t[i].extent.offset < at)
+                             h->f->path, ull(t[i]->extent.offset - at), ull(at), t[i]->name);
+        else if (t[i]->extent.offset < at)
             status =
                 sl_fail(h->err, SL_EFORMAT,
                         "%s: header: tensor '%.100s' at offset %llu overlaps tensor '%.100s', "
                         "which ends at %llu",
-                        h->f->path, t[i].name, ull(t[i].extent.offset), t[i - 1].name, ull(at));
-        at = t[i].extent.offset + t[i].extent.len;
+                        h->f->path, t[i]->name, ull(t[i]->extent.offset), t[i - 1]->name, ull(at));
+        at = t[i]->extent.offset + t[i]->extent.len;
     }
-    free(t);
+    free((void *)t);
     if (status == SL_OK && at < h->f->size)
         sl_log(SL_LOG_WARN, "%s: %llu trailing bytes after the last tensor are ignored", h->f->path,
                ull(h->f->size - at));
