@@ -101,7 +101,7 @@ void sl_say(const char *format, ...)
     put_line("", "", text);
 }
 
-static void complain(const char *format, va_list args)
+SL_PRINTF(1, 0) static void complain(const char *format, va_list args)
 {
     char text[1024];
     look_at_stderr(); /* errors may come before sl_term_init() */
