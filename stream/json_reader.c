@@ -54,6 +54,7 @@ static bool fail_as(sl_json_reader *r, sl_status code)
     return false;
 }
 
+SL_PRINTF(4, 0)
 static bool fail_at(sl_json_reader *r, sl_status code, place p, const char *format, va_list args)
 {
     char text[384];
