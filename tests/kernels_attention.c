@@ -346,6 +346,25 @@ static void test_extremes(const sl_kernels *scalar, const sl_kernels *k)
     }
 }
 
+/* Scores that vanish to zeros of both signs: the maximum's sign is defined, too. */
+static void test_tiny(const sl_kernels *scalar, const sl_kernels *k)
+{
+    for (int round = 0; round < 20; round++) {
+        problem p;
+        problem_make(&p, (shape){false, 5, 70, 16, 8, 0, 1});
+        test_case("%s: vanishing scores", k->level);
+        for (size_t i = 0; i < p.s.n_q * p.q_stride; i++)
+            p.q[i] = 1e-30f;
+        for (size_t j = 0; j < p.s.n_keys; j++) {
+            const float f = test_random(&seed) & 1u << 20 ? 1e-30f : -1e-30f;
+            for (size_t d = 0; d < p.s.dim_k; d++)
+                store(&p, p.k + j * p.k_stride + d * 4, f);
+        }
+        check_bits(&p, scalar, k);
+        problem_free(&p);
+    }
+}
+
 static void test_empty(const sl_kernels *k)
 {
     test_case("%s: no keys", k->level);
@@ -497,6 +516,7 @@ int main(int argc, char **argv)
         test_causal(&scalar, &k);
         test_random_ranges(&scalar, &k);
         test_extremes(&scalar, &k);
+        test_tiny(&scalar, &k);
         test_empty(&k);
         test_memory(&k);
     }
