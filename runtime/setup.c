@@ -54,7 +54,8 @@ sl_status sl_setup_open(sl_setup *s, const sl_options *o, sl_err *err)
     if (!st)
         st = sl_memory_look(&view, err);
     s->resident_bytes = use.anon_bytes + use.file_bytes;
-    s->auto_bytes = sl_memory_auto(&view);
+    /* What this process holds already is not free, but it is part of its budget. */
+    s->auto_bytes = sl_memory_auto(&view) + use.anon_bytes;
     return st;
 }
 
@@ -234,11 +235,12 @@ static sl_status under_the_floor(const sl_price *p, const sl_options *o, uint64_
     char terms[400], a[SL_SHORT], b[SL_SHORT];
     sl_budget_describe(&p->floor, terms, sizeof terms);
     return sl_fail(err, SL_EBUDGET,
-                   "%s%s is too little memory; the floor is %s = %s; --memory %" PRIu64
+                   "%s%s%s is too little memory; the floor is %s = %s; --memory %" PRIu64
                    "M is the least that works%s",
                    o->memory_mode == SL_MEMORY_AUTO ? "what is free here, " : "--memory ",
-                   sl_show_bytes(a, limit), sl_show_bytes(b, p->floor_bytes), terms,
-                   p->floor_bytes / MIB, o->n_ctx > CTX_LEAST ? " with this context" : "");
+                   sl_show_bytes(a, limit), o->memory_mode == SL_MEMORY_AUTO ? "," : "",
+                   sl_show_bytes(b, p->floor_bytes), terms, p->floor_bytes / MIB,
+                   o->n_ctx > CTX_LEAST ? " with this context" : "");
 }
 
 /* The largest context whose KV cache takes at most a quarter of the limit, in steps of 256. */
