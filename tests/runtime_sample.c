@@ -95,9 +95,9 @@ static void distributions(void)
     o = PLAIN;
     o.top_p = 0.65;
     follows(x, o, q);
-    test_case("top-p .8 inside top-k 3");
+    test_case("top-p .857 inside top-k 3");
     o.top_k = 3;
-    o.top_p = 0.8;
+    o.top_p = 0.857; /* 6/7 is 0.85714 */
     q[1] = 2.0 / 3, q[3] = 1.0 / 3, q[0] = 0;
     follows(x, o, q);
     test_case("min-p .3");
