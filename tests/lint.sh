@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# test: plain
 # What this proves: every rule of scripts/lint lets a sound little tree pass, and notices what it forbids.
 set -u
 cc=${CC:-cc}

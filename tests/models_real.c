@@ -2,7 +2,8 @@
  * within 1 % of float32 arithmetic on the same weights and no further from it than llama.cpp's;
  * greedy text the same, or first different where the two best logits are closer than the int8
  * rounding of activations moves them; text through the model's own tokenizer gives the recorded
- * ids. */
+ * ids.
+ * test: plain */
 #include "lib_model.h"
 
 #include "../stream/json.h"
