@@ -7,6 +7,7 @@
 static sl_log_fn *log_hook;
 static void *log_ctx;
 
+SL_PRINTF(4, 0)
 static sl_status fail_text(sl_err *err, sl_status code, int errno_value, const char *format,
                            va_list args)
 {
