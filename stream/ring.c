@@ -18,7 +18,8 @@ sl_ring_slot *sl_ring_take(sl_ring *r, uint64_t len)
     if (skipped > free_bytes || len > free_bytes - skipped)
         return NULL;
     sl_ring_slot *s = &r->slots[(r->first + r->n++) % r->cap];
-    *s = (sl_ring_slot){.at = wraps ? 0 : r->head, .len = len, .skipped = skipped};
+    *s = (sl_ring_slot){
+        .at = wraps ? 0 : r->head, .len = len, .skipped = skipped, .before = r->head};
     r->head = s->at + len;
     r->used += skipped + len;
     return s;
@@ -30,6 +31,14 @@ void sl_ring_drop(sl_ring *r, sl_ring_slot *slot)
     while (r->n && r->slots[r->first].dropped) {
         r->used -= r->slots[r->first].skipped + r->slots[r->first].len;
         r->first = (r->first + 1) % r->cap;
+        r->n--;
+    }
+    while (r->n) {
+        const sl_ring_slot *last = &r->slots[(r->first + r->n - 1) % r->cap];
+        if (!last->dropped)
+            break;
+        r->used -= last->skipped + last->len;
+        r->head = last->before;
         r->n--;
     }
 }

@@ -1,5 +1,6 @@
 /* A ring of bytes that slots of any length are taken from in order and given back in any order;
- * room comes free from the oldest on. The scheduler's, under its lock. */
+ * room comes free from both ends: behind the pass, and where reading ahead is taken back. The
+ * scheduler's, under its lock. */
 #ifndef SL_RING_H
 #define SL_RING_H
 
@@ -8,6 +9,7 @@
 typedef struct sl_ring_slot {
     uint64_t at, len;
     uint64_t skipped; /* bytes left unused before it, at the ring's end */
+    uint64_t before;  /* the ring's head before it was taken */
     uint64_t pass;    /* owner's notes: which pass and position it is for */
     uint32_t pos;
     bool dropped;

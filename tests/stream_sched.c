@@ -588,11 +588,12 @@ static void finish(sim *m, walker *w, uint64_t *seed)
         uint32_t idle = 0;
         for (bool done = false; !done && idle < 400; idle++) {
             bool was = w->in_pass;
-            if (issue(m) || m->n_out)
-                idle = 0;
+            uint32_t unit = w->unit;
+            issue(m);
             while (m->n_out)
                 complete(m, (uint32_t)(test_random(seed) % m->n_out), INT32_MAX);
             walk(m, w, seed, false);
+            idle = w->unit == unit ? idle : 0;
             done = was && !w->in_pass;
         }
         CHECK(idle < 400, "stuck");
