@@ -181,17 +181,11 @@ static void mark_end(sl_tokenizer *t, int32_t id)
 }
 
 /* Names that end a text or a turn wherever they are special tokens. */
+static const char deepseek_end[] = "<\xef\xbd\x9c"
+                                   "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>";
 static const char *const end_names[] = {
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<end_of_turn>",
-    "<|return|>",
-    "<|call|>",
-    "<\xef\xbd\x9c"
-    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+    "<|im_end|>",    "<|eot_id|>", "<|eom_id|>", "<|endoftext|>", "<|end_of_text|>",
+    "<end_of_turn>", "<|return|>", "<|call|>",   deepseek_end,
 };
 
 sl_status sl_tokenizer_finish(sl_tokenizer *t, sl_err *err)
