@@ -1,6 +1,7 @@
 /* sluice plan: the price of a model in memory and the seconds per token to expect, before any
  * weight is read. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,21 +20,21 @@ typedef struct plan {
 } plan;
 
 /* ---- what the machine gives ------------------------------------------------------------------ */
-enum { MEASURE_BYTES = 256 << 20, MEASURE_TASKS = 64 };
+enum { MEASURE_MOST_MIB = 256, MEASURE_LEAST_MIB = 32, MEASURE_TASKS = 64 };
 
 typedef struct sweep {
     const uint64_t *data;
+    size_t n_each;               /* words per task, a multiple of 4 */
     uint64_t sum[MEASURE_TASKS]; /* used, so that the loads are not left out */
 } sweep;
 
 static void sum_run(void *ctx, size_t task, unsigned worker)
 {
     sweep *s = ctx;
-    size_t n = MEASURE_BYTES / sizeof(uint64_t) / MEASURE_TASKS;
-    const uint64_t *at = s->data + task * n;
+    const uint64_t *at = s->data + task * s->n_each;
     uint64_t a = 0, b = 0, c = 0, d = 0;
     (void)worker;
-    for (size_t i = 0; i < n; i += 4) {
+    for (size_t i = 0; i < s->n_each; i += 4) {
         a += at[i];
         b += at[i + 1];
         c += at[i + 2];
@@ -43,15 +44,19 @@ static void sum_run(void *ctx, size_t task, unsigned worker)
 }
 
 /* Bytes per second that the workers read from memory together: the best of five walks over more
- * than the caches hold. */
+ * than most caches hold, in at most a quarter of what is free. Where that is too little the rate
+ * stays unknown (0), and the disk's counts alone. */
 static sl_status measure_memory(plan *p, sl_err *err)
 {
-    uint64_t *data = malloc(MEASURE_BYTES);
-    sweep s = {.data = data};
-    uint64_t best = UINT64_MAX;
+    uint64_t mib = p->setup.auto_bytes / 4 >> 20, best = UINT64_MAX;
+    mib = mib > MEASURE_MOST_MIB ? MEASURE_MOST_MIB : mib;
+    if (mib < MEASURE_LEAST_MIB)
+        return SL_OK;
+    uint64_t bytes = mib << 20, *data = malloc(bytes);
+    sweep s = {.data = data, .n_each = bytes / sizeof(uint64_t) / MEASURE_TASKS};
     if (!data)
         return sl_fail(err, SL_ENOMEM, "out of memory to measure its bandwidth");
-    memset(data, 1, MEASURE_BYTES);
+    memset(data, 1, bytes);
     for (int i = 0; i < 5; i++) {
         uint64_t begin = sl_now_ns();
         sl_workers_run(p->setup.workers, sum_run, &s, MEASURE_TASKS);
@@ -59,29 +64,37 @@ static sl_status measure_memory(plan *p, sl_err *err)
         best = took < best ? took : best;
     }
     free(data);
-    p->memory = (double)MEASURE_BYTES / ((double)(best ? best : 1) / 1e9);
+    p->memory = (double)bytes / ((double)(best ? best : 1) / 1e9);
     return SL_OK;
 }
 
+/* In at most half of what is free; where that is too little, the rate stays unknown (0). */
 static sl_status measure_disk(plan *p, sl_err *err)
 {
     sl_stream_options so = sl_stream_defaults();
+    sl_err why = {0};
     p->disk = (double)sl_setup_disk_rate(p->o);
     if (p->disk > 0)
         return SL_OK;
     p->disk_measured = true;
     sl_status st = sl_setup_faults(&so, err);
+    if (!st)
+        st = sl_model_replan(p->setup.model, 4 << 20, err);
     if (st)
         return st;
-    so.io = (sl_io)p->o->io;
-    return sl_stream_measure_disk(sl_model_plan(p->setup.model), &so, 1.0, &p->disk, err);
+    so.memory_bytes = p->setup.auto_bytes / 2 + 1;
+    st = sl_stream_measure_disk(sl_model_plan(p->setup.model), &so, 1.0, &p->disk, &why);
+    return !st || st == SL_EBUDGET ? SL_OK : sl_fail(err, st, "%s", why.text);
 }
 
 /* ---- one line of the table ------------------------------------------------------------------- */
+/* 0: not known. */
 static double token_seconds(const plan *p, const sl_price *price)
 {
-    double disk = (double)price->split.streamed_bytes / p->disk;
-    double memory = (double)price->split.weights_bytes / p->memory;
+    if (p->disk <= 0 && price->split.streamed_bytes)
+        return 0;
+    double disk = p->disk > 0 ? (double)price->split.streamed_bytes / p->disk : 0;
+    double memory = p->memory > 0 ? (double)price->split.weights_bytes / p->memory : 0;
     return disk > memory ? disk : memory;
 }
 
@@ -89,10 +102,12 @@ static void print_line(const plan *p, const sl_price *price, const char *name)
 {
     char a[SL_SHORT], b[SL_SHORT], c[SL_SHORT], d[SL_SHORT];
     double s = token_seconds(p, price);
+    bool known = s > 0;
     uint64_t stays = price->split.weights_bytes - price->split.streamed_bytes;
     sl_outf("  %-6s %10s %10s %10s %10s %10.3g\n", name,
             sl_show_bytes(a, price->budget.limit_bytes), sl_show_bytes(b, stays),
-            sl_show_bytes(c, price->split.streamed_bytes), sl_show_seconds(d, s), 1 / s);
+            sl_show_bytes(c, price->split.streamed_bytes), known ? sl_show_seconds(d, s) : "?",
+            known ? 1 / s : 0.0);
 }
 
 static void print_terms(const sl_budget *b, const char *title)
@@ -124,7 +139,8 @@ static void write_line(sl_json_writer *w, const plan *p, const sl_price *price)
     sl_json_write_uint(w, "streamed_bytes", price->split.streamed_bytes);
     sl_json_write_uint(w, "pinned_bytes", price->split.pinned_bytes);
     sl_json_write_uint(w, "ring_bytes", price->split.ring_bytes);
-    sl_json_write_double(w, "seconds_per_token", token_seconds(p, price));
+    double seconds = token_seconds(p, price);
+    sl_json_write_double(w, "seconds_per_token", seconds > 0 ? seconds : (double)NAN);
     sl_json_write_close(w);
 }
 
@@ -192,8 +208,11 @@ static void print_table(const plan *p, const lines *l)
     sl_model_info info = sl_model_about(p->setup.model);
     sl_outf("%s%s%s, %s of weights per token\n", info.family, *info.name ? ": " : "", info.name,
             sl_show_bytes(a, l->price[0].split.weights_bytes));
-    sl_outf("disk %s (%s), memory %s (measured)\n", sl_show_rate(a, p->disk),
-            p->disk_measured ? "measured" : "given", sl_show_rate(b, p->memory));
+    sl_outf("disk %s%s, memory %s\n", p->disk > 0 ? sl_show_rate(a, p->disk) : "unknown",
+            p->disk <= 0       ? ""
+            : p->disk_measured ? " (measured)"
+                               : " (given)",
+            p->memory > 0 ? sl_show_rate(b, p->memory) : "unknown");
     sl_outf("context %" PRIu32 " tokens%s\n\n", l->price[0].session.n_ctx,
             p->o->n_ctx ? "" : " (-c N prices another)");
     print_terms(&l->price[0].floor, "floor");
@@ -215,9 +234,9 @@ static sl_status print_json(const plan *p, const lines *l, sl_err *err)
     sl_json_write_object(w, NULL);
     sl_json_write_string(w, "model", p->o->operand);
     sl_json_write_string(w, "family", sl_model_about(p->setup.model).family);
-    sl_json_write_double(w, "disk_bytes_per_s", p->disk);
+    sl_json_write_double(w, "disk_bytes_per_s", p->disk > 0 ? p->disk : (double)NAN);
     sl_json_write_bool(w, "disk_measured", p->disk_measured);
-    sl_json_write_double(w, "memory_bytes_per_s", p->memory);
+    sl_json_write_double(w, "memory_bytes_per_s", p->memory > 0 ? p->memory : (double)NAN);
     sl_json_write_uint(w, "auto", p->setup.auto_bytes);
     sl_json_write_uint(w, "floor", l->price[0].floor_bytes);
     write_terms(w, "floor_terms", &l->price[0].floor);
