@@ -26,7 +26,7 @@ typedef struct reading {
     uint32_t n_vocab;
     bool has_model, has_vocab, has_merges, merges_wait; /* merges_wait: they came before vocab */
     char unk[NAME_BYTES];
-    sl_buffer left, both; /* a merge's first part; its result */
+    sl_buffer both; /* the parts of a merge, one behind the other */
     /* the pipeline */
     bool byte_level, byte_decoder;
     char later[2 * TYPE_BYTES]; /* the first component that is known but not supported yet */
@@ -786,7 +786,6 @@ static sl_status from_source(const source *s, sl_tokenizer **out, sl_err *err)
     if (!st)
         st = finish(rd);
     free(rd->added);
-    sl_buffer_free(&rd->left);
     sl_buffer_free(&rd->both);
     free(rd);
     if (st)
