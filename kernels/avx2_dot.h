@@ -97,18 +97,24 @@ typedef struct avx2_rows {
     avx2_next next;
 } avx2_rows;
 
-/* R rows by B activation rows from (r, b) up. ahead: bytes to prefetch ahead, 0 none. */
+/* Sums of a tile between two chunks of columns: [output][lanes 0 to 7, 8 to 15]. */
+typedef __m256 avx2_kept[2];
+
+/* R rows by B activation rows from (r, b) up, whole columns from .. to; the last chunk gives the
+ * outputs, the others keep their sums. ahead: bytes to prefetch ahead, 0 none. */
 SL_INLINE void avx2_dot_tile(sl_weight type, const int R, const int B, const avx2_rows *t, size_t r,
-                             size_t b, size_t ahead)
+                             size_t b, size_t from, size_t to, avx2_kept *kept, size_t ahead)
 {
     const size_t size = avx2_size_of(type), whole = t->n_cols / SL_LANES * SL_LANES;
     const uint8_t *w = t->w + r * t->row_bytes;
     const float *x = t->x + b * t->x_stride;
     __m256 acc[16][2];
     SL_UNROLL
-    for (int i = 0; i < R * B; i++)
-        acc[i][0] = acc[i][1] = _mm256_setzero_ps();
-    for (size_t c = 0; c < whole; c += SL_LANES) {
+    for (int i = 0; i < R * B; i++) {
+        acc[i][0] = from ? kept[i][0] : _mm256_setzero_ps();
+        acc[i][1] = from ? kept[i][1] : _mm256_setzero_ps();
+    }
+    for (size_t c = from; c < to; c += SL_LANES) {
         if (ahead) {
             SL_UNROLL
             for (int i = 0; i < R; i++)
@@ -120,8 +126,11 @@ SL_INLINE void avx2_dot_tile(sl_weight type, const int R, const int B, const avx
             const size_t at = c + 8 * (size_t)half;
             __m256 v[4];
             SL_UNROLL
-            for (int j = 0; j < B; j++)
+            for (int j = 0; j < B; j++) {
                 v[j] = _mm256_loadu_ps(x + (size_t)j * t->x_stride + at);
+                /* Keeps gcc from loading it again for every row: 90 instead of 120 GFLOP/s. */
+                __asm__("" : "+x"(v[j]));
+            }
             SL_UNROLL
             for (int i = 0; i < R; i++) {
                 const __m256 u = avx2_load(type, w + (size_t)i * t->row_bytes + at * size);
@@ -130,6 +139,14 @@ SL_INLINE void avx2_dot_tile(sl_weight type, const int R, const int B, const avx
                     acc[i * B + j][half] = _mm256_fmadd_ps(u, v[j], acc[i * B + j][half]);
             }
         }
+    }
+    if (to < whole) {
+        SL_UNROLL
+        for (int i = 0; i < R * B; i++) {
+            kept[i][0] = acc[i][0];
+            kept[i][1] = acc[i][1];
+        }
+        return;
     }
     float out[16];
     __m256 sum[16];
@@ -152,32 +169,44 @@ SL_INLINE void avx2_dot_tile(sl_weight type, const int R, const int B, const avx
         t->y[(b + (size_t)(i % B)) * t->y_stride + r + (size_t)(i / B)] = out[i];
 }
 
+/* A chunk of three activation rows stays in the first-level cache while a strip's rows pass: f32
+ * with 4096 columns 97 instead of 87 GFLOP/s. */
+enum { AVX2_CHUNK = 1024, AVX2_STRIP_ROWS = 32 };
+
+/* At most AVX2_STRIP_ROWS rows. */
 SL_INLINE void avx2_dot_strip(sl_weight type, const int R, const int B, const avx2_rows *t,
-                              size_t begin, size_t end, size_t b, size_t ahead)
+                              size_t begin, size_t end, size_t b)
 {
-    size_t r = begin;
-    for (; r + R <= end; r += R) {
-        if (b == 0)
-            for (size_t i = 0; i < (size_t)R; i++)
-                avx2_prefetch_row(&t->next, r + i);
-        avx2_dot_tile(type, R, B, t, r, b, ahead);
-    }
-    for (; r < end; r++)
-        avx2_dot_tile(type, 1, B, t, r, b, 0);
+    const size_t whole = t->n_cols / SL_LANES * SL_LANES;
+    avx2_kept kept[AVX2_STRIP_ROWS * 3];
+    size_t from = 0, to;
+    do {
+        to = whole - from > AVX2_CHUNK ? from + AVX2_CHUNK : whole;
+        size_t r = begin;
+        for (; r + R <= end; r += R) {
+            if (b == 0 && from == 0)
+                for (size_t i = 0; i < (size_t)R; i++)
+                    avx2_prefetch_row(&t->next, r + i);
+            avx2_dot_tile(type, R, B, t, r, b, from, to, kept + (r - begin) * B, 0);
+        }
+        for (; r < end; r++)
+            avx2_dot_tile(type, 1, B, t, r, b, from, to, kept + (r - begin) * B, 0);
+        from = to;
+    } while (to < whole);
 }
 
-/* Rows begin .. end by all n_batch activation rows. With 16 registers, 6 outputs of two registers
- * each leave room for the operands. */
+/* Rows begin .. end, at most AVX2_STRIP_ROWS, by all n_batch activation rows. With 16 registers, 6
+ * outputs of two registers each leave room for the operands. */
 SL_INLINE void avx2_dot_block(sl_weight type, const avx2_rows *t, size_t begin, size_t end,
                               size_t n_batch)
 {
     size_t b = 0;
     for (; n_batch - b == 3 || n_batch - b > 4; b += 3)
-        avx2_dot_strip(type, 2, 3, t, begin, end, b, 0);
+        avx2_dot_strip(type, 2, 3, t, begin, end, b);
     for (; n_batch - b >= 2; b += 2)
-        avx2_dot_strip(type, 3, 2, t, begin, end, b, 0);
+        avx2_dot_strip(type, 3, 2, t, begin, end, b);
     if (b < n_batch)
-        avx2_dot_strip(type, 4, 1, t, begin, end, b, 0);
+        avx2_dot_strip(type, 4, 1, t, begin, end, b);
 }
 
 #endif

@@ -8,6 +8,18 @@ enum {
     GEMV_ROWS = 4            /* at a time */
 };
 
+/* Prefetches the same place in the next rows: the hardware follows a row, but sees its end too
+ * late. (4096 columns of f16 in memory, a Zen 5 core: 24 GB/s without, 38 with.) */
+SL_INLINE void gemv(sl_weight type, const avx2_rows *t, size_t n_rows)
+{
+    const size_t whole = t->n_cols / SL_LANES * SL_LANES, ahead = GEMV_ROWS * t->row_bytes;
+    size_t r = 0;
+    for (; r + GEMV_ROWS <= n_rows; r += GEMV_ROWS)
+        avx2_dot_tile(type, GEMV_ROWS, 1, t, r, 0, 0, whole, NULL, ahead);
+    for (; r < n_rows; r++)
+        avx2_dot_tile(type, 1, 1, t, r, 0, 0, whole, NULL, 0);
+}
+
 SL_INLINE void mul(sl_weight type, SL_MUL_ARGS)
 {
     const avx2_rows t = {.w = w,
@@ -18,13 +30,11 @@ SL_INLINE void mul(sl_weight type, SL_MUL_ARGS)
                          .y = y,
                          .y_stride = y_stride};
     if (n_batch == 1) {
-        /* The same place in the next rows: the hardware follows a row, but sees its end too late.
-         * 4096 columns of f16 on a Zen 5 core: 24 GB/s without, 38 with. */
-        avx2_dot_strip(type, GEMV_ROWS, 1, &t, 0, n_rows, 0, GEMV_ROWS * row_bytes);
+        gemv(type, &t, n_rows);
         return;
     }
-    size_t step = row_bytes ? BLOCK_BYTES / row_bytes / 6 * 6 : n_rows;
-    step = step < 12 ? 12 : step;
+    size_t step = row_bytes ? BLOCK_BYTES / row_bytes / 6 * 6 : 30;
+    step = step < 12 ? 12 : step > 30 ? 30 : step;
     for (size_t r = 0; r < n_rows; r += step)
         avx2_dot_block(type, &t, r, r + step < n_rows ? r + step : n_rows, n_batch);
 }
