@@ -327,7 +327,9 @@ int sl_cmd_run(const sl_options *o)
     sl_err err = {0};
     if (check_options(o, &err))
         return sl_usage_error("%s", err.text);
-    sl_status st = sl_setup_open(&r.setup, o, &err);
+    sl_status st = sl_run_report_check(o, &err);
+    if (!st)
+        st = sl_setup_open(&r.setup, o, &err);
     if (!st)
         st = read_prompt(&r, &err);
     if (!st)

@@ -190,6 +190,16 @@ static void write_all(sl_json_writer *w, const sl_run_report *r, const sl_setup 
     sl_json_write_close(w);
 }
 
+sl_status sl_run_report_check(const sl_options *o, sl_err *err)
+{
+    sl_outfile file;
+    if (!o->stats)
+        return SL_OK;
+    sl_status st = sl_outfile_open(&file, o->stats, err);
+    sl_outfile_abort(&file);
+    return st;
+}
+
 sl_status sl_run_report_write(const sl_run_report *r, const sl_setup *s, const sl_options *o,
                               sl_err *err)
 {

@@ -23,6 +23,8 @@ typedef struct sl_run_report {
 void sl_phase_begin(sl_phase *p, const sl_setup *s);
 void sl_phase_end(sl_phase *p, const sl_setup *s, uint64_t tokens);
 
+/* Whether o->stats can be written, before the work is done. */
+sl_status sl_run_report_check(const sl_options *o, sl_err *err);
 void sl_run_report_say(const sl_run_report *r, const sl_setup *s, const sl_options *o);
 /* To o->stats, whole or not at all; nothing when it was not asked for. */
 sl_status sl_run_report_write(const sl_run_report *r, const sl_setup *s, const sl_options *o,

@@ -19,6 +19,10 @@ enum { CHUNK_LEAST = 32, CHUNK_USUAL = 512, CTX_LEAST = 512 };
  * between blocks: measured at up to 0.6 MiB after the tables are read. */
 static const uint64_t LATER_BYTES = 1 << 20;
 
+/* What is resident differs by some pages from run to run (3.0 to 3.4 MiB): charged as this much at
+ * least, so that the floor is the same every time. */
+static const uint64_t PROGRAM_LEAST = 5 << 20;
+
 /* Charged to a cgroup but in no page of ours: kernel stacks, descriptors, the I/O rings, the
  * program's file read ahead, and charges that each CPU holds in stock (256 KiB). Measured in cold
  * runs at 1.3 MiB above all other terms. */
@@ -177,8 +181,8 @@ static void charge_terms(const sl_setup *s, const sl_demand *d, const sl_session
         s->resident_bytes > tables + tokenizer ? s->resident_bytes - tables - tokenizer : 0;
     sl_session_price price = session_price(s, so);
     *b = (sl_budget){.limit_bytes = limit};
-    /* Rounded, so that the floor does not change from run to run by a few pages. */
-    sl_budget_charge(b, "program", sl_round_up(program + LATER_BYTES, MIB / 2));
+    program = sl_round_up(program + LATER_BYTES, MIB / 2);
+    sl_budget_charge(b, "program", program > PROGRAM_LEAST ? program : PROGRAM_LEAST);
     sl_budget_charge(b, "model tables", tables);
     sl_budget_charge(b, "tokenizer", tokenizer);
     sl_budget_charge(b, "KV cache", price.kv_bytes);

@@ -166,7 +166,7 @@ run 1 run "$gguf" -p x --memory 1M
 has err '^sluice: error: --memory 1.0 MiB is too little memory; the floor is [0-9.]+ MiB = program .* \+ model tables .* \+ tokenizer .* \+ KV cache .* \+ scratch .* \+ thread stacks .* \+ weights and I/O .*; --memory [0-9]+M is the least that works'
 floor=$(sed -n 's/.*--memory \([0-9]*\)M is the least.*/\1/p' "$work/err")
 run 0 run "$gguf" -p x -n 2 --memory "${floor}M"
-run 1 run "$gguf" -p x --memory "$((floor - 1))M"
+run 1 run "$gguf" -p x --memory "$((floor - 2))M"
 
 # statistics
 run 0 run "$gguf" --ids <(echo 2 5 9) --print-ids --ignore-eos --temp 0 -n 4 --memory floor --disk 1G --stats "$work/stats.json"
@@ -176,6 +176,8 @@ json "$work/stats.json" 'd["memory"]["budget"] >= sum(d["memory"]["terms"].value
 json "$work/stats.json" '"engine" in d["io"] and "refused" in d["io"] and d["bound"]["share"] > 0'
 run 1 run "$gguf" -p x -n 2 --stats "$work/no/such/folder"
 has err '^sluice: error: .*no/such/folder'
+lacks err '^prefill'
+out_is ''
 ok "files are left behind" [ -z "$(find "$work" -name '*.part-*')" ]
 
 # a disk that fails, a pipe that closes, a disk that is full
