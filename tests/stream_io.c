@@ -30,7 +30,7 @@ static const setup setups[] = {
 static void rows_check(const fixture *x, sl_stream *s, uint64_t *seed, uint32_t n)
 {
     static uint8_t out[512 * FIXTURE_ROW_BYTES];
-    uint32_t row[512];
+    uint32_t row[512] = {0};
     uint64_t wrong = 0;
     sl_err err = {0};
     for (uint32_t i = 0; i < n; i++)
@@ -81,9 +81,24 @@ static void cache_drop(const fixture *x)
         sl_file_forget(x->file[f], 0, x->file[f]->size);
 }
 
+/* Sanitizers keep books of their own, in the same memory. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { MEMORY_COUNTS = 0 };
+#else
+enum { MEMORY_COUNTS = 1 };
+#endif
+
+static uint64_t anon_bytes(void)
+{
+    sl_memory_use use = {0};
+    CHECK(sl_memory_use_now(&use, NULL) == SL_OK);
+    return use.anon_bytes;
+}
+
 static void script(const fixture *x, const setup *t, sl_stream_options o)
 {
     uint32_t n = sl_plan_unit_count(x->plan);
+    uint64_t anon = anon_bytes();
     uint64_t seed = 7;
     sl_stream *s = NULL;
     sl_err err = {0};
@@ -106,9 +121,10 @@ static void script(const fixture *x, const setup *t, sl_stream_options o)
     for (uint32_t i = 0; i < 3; i++) {
         pass(x, s, n, n);
         rows_check(x, s, &seed, 1);
-        if (t->io != SL_IO_AUTO)
-            CHECK(cached_bytes(x) <= o.memory_bytes, "%llu bytes in the page cache",
-                  (unsigned long long)cached_bytes(x));
+        uint64_t cached = t->io != SL_IO_AUTO ? cached_bytes(x) : 0;
+        uint64_t own = anon_bytes() > anon && MEMORY_COUNTS ? anon_bytes() - anon : 0;
+        CHECK(cached + own <= o.memory_bytes, "%llu bytes in the page cache, %llu of our own",
+              (unsigned long long)cached, (unsigned long long)own);
     }
     sl_stream_stats st;
     sl_stream_stats_get(s, &st);
@@ -138,7 +154,8 @@ static void all_setups(const fixture *x)
             script(x, &setups[i], o);
             o.piece_bytes = 8192;
             o.in_flight_bytes = 30000;
-            script(x, &setups[i], o);
+            if (m == 1)
+                script(x, &setups[i], o);
         }
     }
 }
@@ -146,7 +163,7 @@ static void all_setups(const fixture *x)
 int main(void)
 {
     fixture x;
-    fixture_open(&x, 6 << 20, 12, 400 << 10);
+    fixture_open(&x, 4 << 20, 12, 300 << 10);
     all_setups(&x);
     fixture_close(&x);
     return test_end();
