@@ -95,7 +95,8 @@ static void check_model(const char *path)
         same(path, &s, false);
     }
     uint64_t seed = 42;
-    for (int i = 0; i < RANDOM_CASES; i++) {
+    int cases = getenv("SL_TEST_QUICK") ? RANDOM_CASES / 6 : RANDOM_CASES;
+    for (int i = 0; i < cases; i++) {
         s = base;
         s.io = engines[test_random(&seed) % 3];
         s.memory = memories[test_random(&seed) % 3];
