@@ -220,27 +220,6 @@ static sl_status read_ids(sl_model *m, sl_err *err)
                        : st;
 }
 
-/* A token id past the embedding would be read past its end: said at once, whatever the tokenizer.
- */
-static sl_status check_token_list(const sl_model *m, sl_err *err)
-{
-    static const sl_key key = {"tokenizer:ggml.tokens", NULL};
-    const uint32_t rows = m->arch.n_vocab;
-    uint64_t n = 0;
-    char name[SL_NAME_BYTES];
-    if (!sl_config_has(m->config, key))
-        return SL_OK;
-    sl_status st = sl_config_array_len(m->config, key, &n, err);
-    sl_role_name(SL_FORMAT_GGUF, SL_ROLE_EMBED, 0, name);
-    if (st == SL_OK && n > rows)
-        st = sl_fail(err, SL_EFORMAT, "the vocabulary has %llu tokens, but tensor %s has %u rows",
-                     (unsigned long long)n, name, rows);
-    else if (st == SL_OK && n < rows)
-        sl_log(SL_LOG_WARN, "the vocabulary has %llu tokens, tensor %s has %u rows",
-               (unsigned long long)n, name, rows);
-    return st;
-}
-
 static sl_status read_name(sl_model *m, sl_err *err)
 {
     const char *name = NULL;
@@ -286,8 +265,6 @@ sl_status sl_model_open(const char *path, const sl_model_options *o, sl_model **
         st = check_tensors(m, err);
     if (st == SL_OK)
         st = read_ids(m, err);
-    if (st == SL_OK)
-        st = check_token_list(m, err);
     if (st == SL_OK)
         st = read_name(m, err);
     if (st == SL_OK)
@@ -341,34 +318,21 @@ sl_status sl_model_load(sl_model *m, const sl_stream_options *stream, sl_workers
 
 static sl_status open_tokenizer(sl_model *m, sl_err *err)
 {
+    char name[SL_NAME_BYTES], path[4096];
+    const sl_token_table table = {name, m->arch.n_vocab};
+    sl_file *f = NULL;
+    sl_role_name(sl_checkpoint_format(m->ckpt), SL_ROLE_EMBED, 0, name);
     if (sl_checkpoint_format(m->ckpt) == SL_FORMAT_GGUF) {
-        sl_status st = sl_tokenizer_from_gguf(m->ckpt, &m->tokenizer, err);
+        sl_status st = sl_tokenizer_from_gguf(m->ckpt, &table, &m->tokenizer, err);
         sl_checkpoint_trim(m->ckpt, META_KEEP);
         return st;
     }
-    char *text = NULL;
-    uint64_t len = 0;
-    sl_status st = sl_checkpoint_read_text(m->ckpt, "tokenizer.json", 256u << 20, &text, &len, err);
+    snprintf(path, sizeof path, "%s/tokenizer.json", sl_checkpoint_path(m->ckpt));
+    sl_status st = sl_file_open(path, &f, err);
     if (st == SL_OK)
-        st = sl_tokenizer_from_json(text, len, "tokenizer.json", &m->tokenizer, err);
-    free(text);
+        st = sl_tokenizer_from_file(f, &table, &m->tokenizer, err);
+    sl_file_close(&f);
     return st;
-}
-
-static sl_status check_rows(const sl_model *m, sl_err *err)
-{
-    const uint32_t size = sl_tokenizer_size(m->tokenizer), rows = m->arch.n_vocab;
-    char name[SL_NAME_BYTES];
-    uint64_t len = 0;
-    sl_role_name(sl_checkpoint_format(m->ckpt), SL_ROLE_EMBED, 0, name);
-    if (size > rows) {
-        const char *token = sl_tokenizer_token(m->tokenizer, (int32_t)size - 1, &len);
-        return sl_fail(err, SL_EFORMAT, "token %.*s has id %u, but %s has %u rows",
-                       (int)(len < 64 ? len : 64), token ? token : "", size - 1, name, rows);
-    }
-    if (size < rows && sl_checkpoint_format(m->ckpt) == SL_FORMAT_GGUF)
-        sl_log(SL_LOG_WARN, "the vocabulary has %u tokens, %s has %u rows", size, name, rows);
-    return SL_OK;
 }
 
 sl_status sl_model_tokenizer(sl_model *m, const sl_tokenizer **out, sl_err *err)
@@ -376,12 +340,8 @@ sl_status sl_model_tokenizer(sl_model *m, const sl_tokenizer **out, sl_err *err)
     *out = NULL;
     if (!m->tokenizer) {
         sl_status st = open_tokenizer(m, err);
-        if (st == SL_OK)
-            st = check_rows(m, err);
-        if (st != SL_OK) {
-            sl_tokenizer_close(&m->tokenizer);
+        if (st != SL_OK)
             return st;
-        }
     }
     *out = m->tokenizer;
     return SL_OK;

@@ -603,18 +603,17 @@ uint64_t sl_tokenizer_memory_bytes(const sl_tokenizer *t)
            ((uint64_t)t->raw.n + t->normalized.n) * sizeof(sl_added);
 }
 
-sl_status sl_tokenizer_check_rows(const sl_tokenizer *t, uint64_t n_rows, const char *table,
-                                  sl_err *err)
+sl_status sl_tokenizer_check_rows(const sl_tokenizer *t, const sl_token_table *table, sl_err *err)
 {
-    for (uint64_t id = n_rows; id < t->vocab.n; id++) {
+    for (uint64_t id = table ? table->n_rows : t->vocab.n; id < t->vocab.n; id++) {
         if (!t->vocab.at[id])
             continue;
         sl_quoted token = sl_quote(sl_vocab_text(&t->vocab, t->vocab.at[id]));
         return sl_fail(err, SL_EFORMAT, "token %s has id %llu, but %s has %llu rows", token.s,
-                       (unsigned long long)id, table, (unsigned long long)n_rows);
+                       (unsigned long long)id, table->name, (unsigned long long)table->n_rows);
     }
-    if (t->has_rows_warning && t->vocab.n < n_rows)
-        sl_log(SL_LOG_WARN, "the vocabulary has %u tokens, %s has %llu rows", t->vocab.n, table,
-               (unsigned long long)n_rows);
+    if (table && t->has_rows_warning && t->vocab.n < table->n_rows)
+        sl_log(SL_LOG_WARN, "the vocabulary has %u tokens, %s has %llu rows", t->vocab.n,
+               table->name, (unsigned long long)table->n_rows);
     return SL_OK;
 }

@@ -9,15 +9,24 @@
 
 typedef struct sl_tokenizer sl_tokenizer;
 
+/* What the ids index: a tokenizer with an id past its rows is SL_EFORMAT and the token named. Rows
+ * without tokens are a warning for GGUF, whose token list covers every row. */
+typedef struct sl_token_table {
+    const char *name; /* of the embedding tensor */
+    uint64_t n_rows;
+} sl_token_table;
+
 /* json: the text of tokenizer.json, len bytes (not kept). name: the file's path, for messages. */
 sl_status sl_tokenizer_from_json(const char *json, uint64_t len, const char *name,
-                                 sl_tokenizer **out, sl_err *err);
+                                 const sl_token_table *table, sl_tokenizer **out, sl_err *err);
 /* The same straight from the file, without holding its text. */
-sl_status sl_tokenizer_from_file(const sl_file *file, sl_tokenizer **out, sl_err *err);
-/* From tokenizer.ggml.* metadata. An unknown tokenizer.ggml.model or .pre is SL_EUNSUPPORTED and
- * named; a missing .pre is a warning (GPT-2's rule is used). No tokenizer metadata at all:
- * SL_EUNSUPPORTED. */
-sl_status sl_tokenizer_from_gguf(const sl_checkpoint *c, sl_tokenizer **out, sl_err *err);
+sl_status sl_tokenizer_from_file(const sl_file *file, const sl_token_table *table,
+                                 sl_tokenizer **out, sl_err *err);
+/* From tokenizer.ggml.* metadata. A missing .pre is a warning (GPT-2's rule is used).
+ * All three: a kind that is known but not run yet, and none at all, are SL_EUNSUPPORTED; a model,
+ * rule or component that nobody knows is SL_EFORMAT and named. table may be NULL. */
+sl_status sl_tokenizer_from_gguf(const sl_checkpoint *c, const sl_token_table *table,
+                                 sl_tokenizer **out, sl_err *err);
 void sl_tokenizer_close(sl_tokenizer **t);
 
 typedef struct sl_ids {
@@ -59,10 +68,6 @@ const char *sl_tokenizer_token(
 /* The bytes a token stands for, not made UTF-8: at most sl_detok_room(t) of them at out; 0: a hole
  * or no such id. */
 uint64_t sl_tokenizer_bytes(const sl_tokenizer *t, int32_t id, uint8_t *out);
-/* SL_EFORMAT, naming the token, when one's id has no row in the table (token embeddings, n_rows
- * rows). Rows without tokens are a warning for GGUF, whose token list covers every row. */
-sl_status sl_tokenizer_check_rows(const sl_tokenizer *t, uint64_t n_rows, const char *table,
-                                  sl_err *err);
 uint64_t sl_tokenizer_memory_bytes(const sl_tokenizer *t);
 
 /* Streaming decode: pieces of text as ids arrive; holds back an incomplete UTF-8 sequence. */

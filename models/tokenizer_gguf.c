@@ -41,6 +41,7 @@ typedef struct lists {
     const sl_meta *tokens, *types, *merges;
     uint32_t n;
     const char *path;
+    const sl_token_table *table;
 } lists;
 
 static bool is_list_of(const sl_meta *m, sl_meta_type type)
@@ -231,8 +232,7 @@ static sl_status set_pre(sl_tokenizer *t, const sl_checkpoint *c, const lists *l
         if (sl_text_is(m->v.s, pre_rules[i].name))
             rule = &pre_rules[i];
     if (!rule)
-        return sl_fail(err, SL_EUNSUPPORTED, "%s: %s %s is not known", l->path, key,
-                       sl_quote(m->v.s).s);
+        return sl_fail(err, SL_EFORMAT, "%s: %s %s is not known", l->path, key, sl_quote(m->v.s).s);
     t->nfc = rule->nfc;
     t->ignore_merges = rule->ignore_merges;
     *out = rule;
@@ -293,6 +293,8 @@ static sl_status read_gpt2(sl_tokenizer *t, const sl_checkpoint *c, lists *l, sl
     if (!st)
         st = read_vocab(t, l, err);
     if (!st)
+        st = sl_tokenizer_check_rows(t, l->table, err);
+    if (!st)
         st = read_ends(t, c, l, err);
     if (!st)
         st = read_merges(t, c, l, err);
@@ -308,6 +310,8 @@ static sl_status read_other(sl_tokenizer *t, const sl_checkpoint *c, lists *l, c
 {
     sl_status st = read_vocab(t, l, err);
     if (!st)
+        st = sl_tokenizer_check_rows(t, l->table, err);
+    if (!st)
         st = read_ends(t, c, l, err);
     if (st)
         return st;
@@ -318,10 +322,10 @@ static sl_status read_other(sl_tokenizer *t, const sl_checkpoint *c, lists *l, c
 }
 
 static sl_status read_model(sl_tokenizer *t, const sl_checkpoint *c, const sl_meta *model,
-                            sl_err *err)
+                            const sl_token_table *table, sl_err *err)
 {
     static const char *const others[] = {"llama", "gemma4", "bert", "t5", "rwkv", "plamo2"};
-    lists l = {.path = sl_checkpoint_path(c)};
+    lists l = {.path = sl_checkpoint_path(c), .table = table};
     if (model->type != SL_META_STRING)
         return sl_fail(err, SL_EFORMAT, "%s: tokenizer.ggml.model is not a string", l.path);
     sl_status st = get_tokens(c, &l, err);
@@ -336,11 +340,12 @@ static sl_status read_model(sl_tokenizer *t, const sl_checkpoint *c, const sl_me
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (sl_text_is(model->v.s, others[i]))
             return read_other(t, c, &l, others[i], err);
-    return sl_fail(err, SL_EUNSUPPORTED, "%s: tokenizer.ggml.model %s is not known", l.path,
+    return sl_fail(err, SL_EFORMAT, "%s: tokenizer.ggml.model %s is not known", l.path,
                    sl_quote(model->v.s).s);
 }
 
-sl_status sl_tokenizer_from_gguf(const sl_checkpoint *c, sl_tokenizer **out, sl_err *err)
+sl_status sl_tokenizer_from_gguf(const sl_checkpoint *c, const sl_token_table *table,
+                                 sl_tokenizer **out, sl_err *err)
 {
     *out = NULL;
     const sl_meta *model = sl_checkpoint_meta_find(c, "tokenizer.ggml.model");
@@ -352,7 +357,7 @@ sl_status sl_tokenizer_from_gguf(const sl_checkpoint *c, sl_tokenizer **out, sl_
         return sl_fail(err, SL_ENOMEM, "out of memory for the tokenizer");
     t->unk = t->bos = t->eos = -1;
     t->has_rows_warning = true;
-    sl_status st = read_model(t, c, model, err);
+    sl_status st = read_model(t, c, model, table, err);
     if (st)
         sl_tokenizer_close(&t);
     *out = t;

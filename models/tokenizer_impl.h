@@ -10,6 +10,9 @@
 #include "../stream/bytes.h"
 #include "tokenizer.h"
 
+/* NULL: no table, nothing to check. */
+sl_status sl_tokenizer_check_rows(const sl_tokenizer *t, const sl_token_table *table, sl_err *err);
+
 /* ---- vocab.c: id -> text and flags, text -> id ---- */
 enum {
     SL_TOKEN_MODEL = 1,   /* of the model's vocabulary (merges and symbols see these alone) */

@@ -19,6 +19,7 @@ typedef struct special {
 typedef struct reading {
     sl_json_reader *r;
     sl_tokenizer *t;
+    const sl_token_table *table;
     const char *name;
     sl_err *err;
     sl_added *added;
@@ -159,7 +160,7 @@ static void put_off(reading *rd, const char *key, const component *c)
 
 static void refuse(reading *rd, const char *key, const component *c)
 {
-    sl_json_reject(rd->r, SL_EUNSUPPORTED, "%s: type \"%s\" is not known", key, c->type);
+    sl_json_reject(rd->r, SL_EFORMAT, "%s: type \"%s\" is not known", key, c->type);
 }
 
 static void apply_normalizer(reading *rd, const component *c)
@@ -187,7 +188,7 @@ static void apply_split(reading *rd, const component *c)
     sl_split_rule rule = c->pattern_is_regex ? sl_split_rule_of(c->pattern) : SL_SPLIT_UNKNOWN;
     bool removed = strcmp(c->behavior, "Removed") == 0 && c->invert;
     if (rule == SL_SPLIT_UNKNOWN)
-        sl_json_reject(rd->r, SL_EUNSUPPORTED,
+        sl_json_reject(rd->r, SL_EFORMAT,
                        "pre_tokenizer: Split by \"%.200s\", which is none of the known rules",
                        c->pattern);
     else if (!removed && strcmp(c->behavior, "Isolated") != 0)
@@ -289,7 +290,7 @@ static void read_component(reading *rd, const section *s, uint32_t depth)
         return;
     }
     if (depth > MAX_NESTING) {
-        sl_json_reject(rd->r, SL_EUNSUPPORTED, "%s: nested more than %d deep", s->key, MAX_NESTING);
+        sl_json_reject(rd->r, SL_EFORMAT, "%s: nested more than %d deep", s->key, MAX_NESTING);
         return;
     }
     for (bool any = sl_json_enter_object(rd->r); any && sl_json_next_key(rd->r, &key);)
@@ -475,7 +476,7 @@ static void read_model_field(reading *rd, sl_text key)
     if (sl_text_is(key, "type")) {
         read_name(r, type, sizeof type);
         if (!sl_json_failed(r) && strcmp(type, "BPE") != 0)
-            sl_json_reject(r, SL_EUNSUPPORTED, "model: type \"%s\" is not supported", type);
+            sl_json_reject(r, SL_EFORMAT, "model: type \"%s\" is not supported", type);
     } else if (sl_text_is(key, "vocab")) {
         read_vocab(rd);
     } else if (sl_text_is(key, "merges")) {
@@ -728,6 +729,8 @@ static sl_status finish(reading *rd)
     if (!st && rd->t->byte_fallback)
         sl_tokenizer_check_bytes(rd->t, rd->name);
     if (!st)
+        st = sl_tokenizer_check_rows(rd->t, rd->table, rd->err);
+    if (!st)
         st = check_pipeline(rd);
     return st ? st : sl_tokenizer_finish(rd->t, rd->err);
 }
@@ -767,7 +770,8 @@ static sl_status read_all(reading *rd, const source *s)
     return st;
 }
 
-static sl_status from_source(const source *s, sl_tokenizer **out, sl_err *err)
+static sl_status from_source(const source *s, const sl_token_table *table, sl_tokenizer **out,
+                             sl_err *err)
 {
     sl_err own = {0};
     *out = NULL;
@@ -780,6 +784,7 @@ static sl_status from_source(const source *s, sl_tokenizer **out, sl_err *err)
     }
     t->unk = t->bos = t->eos = -1;
     rd->t = t;
+    rd->table = table;
     rd->name = s->name;
     rd->err = err ? err : &own;
     sl_status st = read_all(rd, s);
@@ -795,12 +800,13 @@ static sl_status from_source(const source *s, sl_tokenizer **out, sl_err *err)
 }
 
 sl_status sl_tokenizer_from_json(const char *json, uint64_t len, const char *name,
-                                 sl_tokenizer **out, sl_err *err)
+                                 const sl_token_table *table, sl_tokenizer **out, sl_err *err)
 {
-    return from_source(&(source){json, NULL, len, name}, out, err);
+    return from_source(&(source){json, NULL, len, name}, table, out, err);
 }
 
-sl_status sl_tokenizer_from_file(const sl_file *file, sl_tokenizer **out, sl_err *err)
+sl_status sl_tokenizer_from_file(const sl_file *file, const sl_token_table *table,
+                                 sl_tokenizer **out, sl_err *err)
 {
-    return from_source(&(source){NULL, file, file->size, file->path}, out, err);
+    return from_source(&(source){NULL, file, file->size, file->path}, table, out, err);
 }

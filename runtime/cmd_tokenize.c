@@ -20,12 +20,11 @@ typedef struct tokenize {
 
 static sl_status from_json(const char *path, sl_tokenizer **out, sl_err *err)
 {
-    char *text = NULL;
-    uint64_t len = 0;
-    sl_status st = sl_read_input(path, &text, &len, err);
+    sl_file *f = NULL;
+    sl_status st = sl_file_open(path, &f, err);
     if (!st)
-        st = sl_tokenizer_from_json(text, len, path, out, err);
-    free(text);
+        st = sl_tokenizer_from_file(f, NULL, out, err);
+    sl_file_close(&f);
     return st;
 }
 
@@ -38,7 +37,7 @@ static sl_status from_gguf(const char *path, sl_tokenizer **out, sl_err *err)
                      "%s: the tokenizer of a safetensors model is its folder's tokenizer.json",
                      path);
     if (!st)
-        st = sl_tokenizer_from_gguf(c, out, err);
+        st = sl_tokenizer_from_gguf(c, NULL, out, err);
     sl_checkpoint_close(&c);
     return st;
 }

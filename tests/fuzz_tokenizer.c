@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *text = size ? (const char *)data : "";
     sl_tokenizer *t = NULL;
     sl_err err = {0};
-    sl_status st = sl_tokenizer_from_json(text, size, "tokenizer.json", &t, &err);
+    sl_status st = sl_tokenizer_from_json(text, size, "tokenizer.json", NULL, &t, &err);
     require((st == SL_OK) == (t != NULL) && err.code == st && (st == SL_OK || err.text[0]));
     if (t) {
         uint64_t len = size < MOST_TEXT ? size : MOST_TEXT;

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
-#include "../models/tokenizer.h"
+#include "../models/tokenizer_impl.h"
 #include "../stream/json.h"
 #include "lib_test.h"
 
@@ -476,7 +476,7 @@ static sl_tokenizer *as_gguf(const sl_tokenizer *t, const char *json, size_t len
     sl_tokenizer *out = NULL;
     sl_err err = {0};
     if (c)
-        CHECK(!sl_tokenizer_from_gguf(c, &out, &err), "%s", err.text);
+        CHECK(!sl_tokenizer_from_gguf(c, NULL, &out, &err), "%s", err.text);
     sl_checkpoint_close(&c);
     return out;
 }
@@ -500,7 +500,7 @@ static void check_vocabulary(const vocabulary *v)
     sl_err err = {0};
     test_case("%s", v->name);
     double start = cpu_seconds();
-    CHECK(!sl_tokenizer_from_json(json, len, v->name, &t, &err), "%s", err.text);
+    CHECK(!sl_tokenizer_from_json(json, len, v->name, NULL, &t, &err), "%s", err.text);
     if (t) {
         uint64_t kib = sl_tokenizer_memory_bytes(t) >> 10;
         printf("%s: %u tokens, %llu KiB, opened in %.0f ms\n", v->name, sl_tokenizer_size(t),
@@ -530,8 +530,8 @@ static sl_tokenizer *open_small(const char *name)
     sl_err err = {0};
     test_case("%s", name);
     snprintf(path, sizeof path, "tokenizers/%s", name);
-    CHECK(!sl_file_open(test_data(path), &f, &err) && !sl_tokenizer_from_file(f, &t, &err), "%s",
-          err.text);
+    CHECK(!sl_file_open(test_data(path), &f, &err) && !sl_tokenizer_from_file(f, NULL, &t, &err),
+          "%s", err.text);
     sl_file_close(&f);
     return t;
 }
@@ -576,9 +576,9 @@ static void check_tiny(void)
         CHECK(strstr(err.text, "512"), "%s", err.text);
     }
     sl_err err = {0};
-    CHECK(!sl_tokenizer_check_rows(t, 512, "embed", NULL));
-    CHECK(sl_tokenizer_check_rows(t, 511, "embed", &err) == SL_EFORMAT && strstr(err.text, "511") &&
-              strstr(err.text, "embed"),
+    CHECK(!sl_tokenizer_check_rows(t, &(sl_token_table){"embed", 512}, NULL));
+    CHECK(sl_tokenizer_check_rows(t, &(sl_token_table){"embed", 511}, &err) == SL_EFORMAT &&
+              strstr(err.text, "511") && strstr(err.text, "embed"),
           "%s", err.text);
     CHECK(!sl_tokenizer_adds_bos(t) && sl_tokenizer_bos(t) == -1);
     CHECK(sl_tokenizer_find(t, "<bos>", 5) == 2 && sl_tokenizer_find(t, "<bos", 4) == -1);
@@ -664,7 +664,7 @@ static sl_status open_document(const document *d, sl_tokenizer **t, sl_err *err)
 {
     char *text = spell(d);
     warning[0] = '\0';
-    sl_status st = sl_tokenizer_from_json(text, strlen(text), "DIR/tokenizer.json", t, err);
+    sl_status st = sl_tokenizer_from_json(text, strlen(text), "DIR/tokenizer.json", NULL, t, err);
     free(text);
     return st;
 }
@@ -687,16 +687,16 @@ static const verdict verdicts[] = {
     {{0}, SL_OK, NULL},
     {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[]}"}, SL_OK, NULL},
     {{.normalizer = "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"}]}"}, SL_OK, NULL},
-    {{.normalizer = "{\"type\":\"Shout\"}"}, SL_EUNSUPPORTED, "Shout"},
+    {{.normalizer = "{\"type\":\"Shout\"}"}, SL_EFORMAT, "Shout"},
     {{.normalizer = "7"}, SL_EFORMAT, "tokenizer.json"},
     {{.normalizer = "{\"type\":\"Prepend\",\"prepend\":\"_\"}"}, SL_EUNSUPPORTED, "Prepend"},
-    {{.pre = "{\"type\":\"Chop\"}"}, SL_EUNSUPPORTED, "Chop"},
+    {{.pre = "{\"type\":\"Chop\"}"}, SL_EFORMAT, "Chop"},
     {{.pre = "null"}, SL_EUNSUPPORTED, "pre_tokenizer"},
     {{.pre = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true}"},
      SL_EUNSUPPORTED,
      "add_prefix_space"},
-    {{.pre = SPLIT("(unclosed", "Isolated", "false")}, SL_EUNSUPPORTED, "(unclosed"},
-    {{.pre = SPLIT("(?<=q)[aeiou]+(?!z)", "Isolated", "false")}, SL_EUNSUPPORTED, "pre_tokenizer"},
+    {{.pre = SPLIT("(unclosed", "Isolated", "false")}, SL_EFORMAT, "(unclosed"},
+    {{.pre = SPLIT("(?<=q)[aeiou]+(?!z)", "Isolated", "false")}, SL_EFORMAT, "pre_tokenizer"},
     {{.pre = SPLIT("\\\\p{N}", "MergedWithNext", "false")}, SL_EUNSUPPORTED, "MergedWithNext"},
     {{.pre = SPLIT("\\\\p{N}", "Removed", "false")}, SL_EUNSUPPORTED, "Removed"},
     {{.pre = "{\"type\":\"Sequence\",\"pretokenizers\":[" SPLIT("\\\\p{N}", "Removed",
@@ -707,10 +707,10 @@ static const verdict verdicts[] = {
              ",{\"type\":\"Digits\",\"individual_digits\":true}]}"},
      SL_EUNSUPPORTED,
      "behind ByteLevel"},
-    {{.post = "{\"type\":\"Frame\"}"}, SL_EUNSUPPORTED, "Frame"},
+    {{.post = "{\"type\":\"Frame\"}"}, SL_EFORMAT, "Frame"},
     {{.post = TEMPLATE("<s>", "[5]")}, SL_OK, NULL},
     {{.post = TEMPLATE("<ghost>", "[777]")}, SL_EFORMAT, "<ghost>"},
-    {{.decoder = "{\"type\":\"Mumble\"}"}, SL_EUNSUPPORTED, "Mumble"},
+    {{.decoder = "{\"type\":\"Mumble\"}"}, SL_EFORMAT, "Mumble"},
     {{.decoder = "null"}, SL_EUNSUPPORTED, "decoder"},
     {{.added = "[" ADDED("3", "<clash>", "") "]"}, SL_OK, "<clash>"},
     {{.added = "[" ADDED("4", "<s>", "") "]"}, SL_OK, "<s>"},
@@ -719,7 +719,7 @@ static const verdict verdicts[] = {
     {{.added = "[" ADDED("-4", "<neg>", "") "]"}, SL_EFORMAT, "<neg>"},
     {{.added = "[" ADDED("4000000", "<far>", "") "]"}, SL_EFORMAT, "<far>"},
     {{.model = "null"}, SL_EFORMAT, "tokenizer.json"},
-    {{.model = "{\"type\":\"Magic\"}"}, SL_EUNSUPPORTED, "Magic"},
+    {{.model = "{\"type\":\"Magic\"}"}, SL_EFORMAT, "Magic"},
     {{.model = "{\"type\":\"BPE\",\"vocab\":" VOCAB "}"}, SL_EFORMAT, "merges"},
     {{.model = "{\"type\":\"BPE\",\"merges\":[]}"}, SL_EFORMAT, "vocab"},
     {{.model = "{\"type\":\"BPE\",\"merges\":[[\"a\",\"b\"]],\"vocab\":" VOCAB "}"}, SL_OK, NULL},
@@ -772,7 +772,7 @@ static void check_cuts(void)
         sl_tokenizer *t = NULL;
         char *part = malloc(n ? n : 1);
         memcpy(part, text, n);
-        CHECK(sl_tokenizer_from_json(part, n, "tokenizer.json", &t, NULL) == SL_EFORMAT && !t,
+        CHECK(sl_tokenizer_from_json(part, n, "tokenizer.json", NULL, &t, NULL) == SL_EFORMAT && !t,
               "%zu bytes", n);
         free(part);
     }
@@ -787,7 +787,7 @@ static void check_deep(void)
         at += snprintf(at, 64, "{\"type\":\"Sequence\",\"pretokenizers\":[");
     for (int i = 0; i < DEEP; i++)
         at += snprintf(at, 64, "]}");
-    check_verdict(&(verdict){{.pre = pre}, SL_EUNSUPPORTED, "pre_tokenizer"});
+    check_verdict(&(verdict){{.pre = pre}, SL_EFORMAT, "pre_tokenizer"});
     free(pre);
 }
 
@@ -932,8 +932,8 @@ static const verdict gguf_verdicts[N_FAULTS] = {
     [SOUND] = {{0}, SL_OK, NULL},
     [NO_PRE] = {{0}, SL_OK, "tokenizer.ggml.pre"},
     [DEFAULT_PRE] = {{0}, SL_OK, "tokenizer.ggml.pre"},
-    [UNKNOWN_PRE] = {{0}, SL_EUNSUPPORTED, "tokenizer.ggml.pre"},
-    [UNKNOWN_MODEL] = {{0}, SL_EUNSUPPORTED, "tokenizer.ggml.model"},
+    [UNKNOWN_PRE] = {{0}, SL_EFORMAT, "tokenizer.ggml.pre"},
+    [UNKNOWN_MODEL] = {{0}, SL_EFORMAT, "tokenizer.ggml.model"},
     [SPM_MODEL] = {{0}, SL_EUNSUPPORTED, "not supported yet"},
     [NO_TOKENS] = {{0}, SL_EFORMAT, "tokenizer.ggml.tokens"},
     [TEXT_TOKENS] = {{0}, SL_EFORMAT, "tokenizer.ggml.tokens"},
@@ -1013,7 +1013,7 @@ static void check_gguf_faults(void)
         warning[0] = '\0';
         if (!c)
             continue;
-        sl_status st = sl_tokenizer_from_gguf(c, &t, &err);
+        sl_status st = sl_tokenizer_from_gguf(c, NULL, &t, &err);
         const verdict *v = &gguf_verdicts[f];
         CHECK(st == v->status, "%s: %s", sl_status_name(st), err.text);
         if (st)
@@ -1026,7 +1026,7 @@ static void check_gguf_faults(void)
             CHECK(sl_tokenizer_adds_bos(t) && sl_tokenizer_bos(t) == 0);
             CHECK(sl_tokenizer_eos(t) == 3 && sl_tokenizer_is_end(t, 3));
             warning[0] = '\0';
-            CHECK(!sl_tokenizer_check_rows(t, 7, "token_embd.weight", NULL));
+            CHECK(!sl_tokenizer_check_rows(t, &(sl_token_table){"token_embd.weight", 7}, NULL));
             CHECK(strstr(warning, "vocabulary") && strstr(warning, "token_embd.weight"));
         }
         sl_tokenizer_close(&t);
