@@ -94,6 +94,7 @@ typedef struct avx2_rows {
     size_t n_cols;
     float *y; /* y[b * y_stride + r] */
     size_t y_stride;
+    bool stream; /* rows come from memory: prefetch the following ones of their own */
     avx2_next next;
 } avx2_rows;
 
@@ -187,7 +188,8 @@ SL_INLINE void avx2_dot_strip(sl_weight type, const int R, const int B, const av
             if (b == 0 && from == 0)
                 for (size_t i = 0; i < (size_t)R; i++)
                     avx2_prefetch_row(&t->next, r + i);
-            avx2_dot_tile(type, R, B, t, r, b, from, to, kept + (r - begin) * B, 0);
+            avx2_dot_tile(type, R, B, t, r, b, from, to, kept + (r - begin) * B,
+                          b == 0 && t->stream ? R * t->row_bytes : 0);
         }
         for (; r < end; r++)
             avx2_dot_tile(type, 1, B, t, r, b, from, to, kept + (r - begin) * B, 0);

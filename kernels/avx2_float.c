@@ -28,7 +28,8 @@ SL_INLINE void mul(sl_weight type, SL_MUL_ARGS)
                          .x_stride = act_bytes / sizeof(float),
                          .n_cols = n_cols,
                          .y = y,
-                         .y_stride = y_stride};
+                         .y_stride = y_stride,
+                         .stream = true};
     if (n_batch == 1) {
         gemv(type, &t, n_rows);
         return;

@@ -51,6 +51,8 @@ size_t sl_act_bytes(
 #define SL_DEQUANTIZE_ARGS const void *w, float *y, size_t n_cols
 typedef void sl_dequantize_fn(SL_DEQUANTIZE_ARGS);
 
+/* Float results are bits, but for NaN: a NaN stays a NaN, which one is left open. */
+
 /* One activation row: x [n_cols] -> out (sl_act_bytes). */
 #define SL_QUANTIZE_ARGS const float *x, void *out, size_t n_cols
 typedef void sl_quantize_fn(SL_QUANTIZE_ARGS);
@@ -105,7 +107,8 @@ typedef struct sl_attn {
         *q; /* n_q query vectors of dim_k floats, q_stride floats apart; they share this KV head */
     size_t n_q, q_stride;
     const void *k, *v; /* position j: k + j * k_stride bytes [dim_k], v + j * v_stride bytes
-                          [dim_v]; f16 or f32 by slot */
+                          [dim_v]; f16 or f32 by slot. Fastest when one head's positions follow
+                          each other at multiples of 64 bytes. */
     size_t k_stride, v_stride;
     size_t dim_k, dim_v; /* multiples of 2, at most SL_ATTN_MAX_DIM */
     const uint32_t *begin,
@@ -117,7 +120,9 @@ typedef struct sl_attn {
                        unnormalised out [dim_v] */
     size_t part_stride; /* >= dim_v + 2 */
 } sl_attn;
-/* An empty range gives max -INFINITY, sum 0, out 0. */
+/* An empty range gives max -INFINITY, sum 0, out 0. Positions outside all ranges are not read.
+ * Queries that follow each other and see the same keys share the loads: put the heads of a group
+ * together, row after row. */
 typedef void sl_attn_fn(const sl_attn *a);
 
 /* n_parts partial results, part_stride floats apart -> out [dim_v], normalised. sink NULL, or one

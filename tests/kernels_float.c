@@ -162,6 +162,7 @@ static void test_products(const sl_kernels *scalar, const sl_kernels *k)
         }
         test_case("%s: mul %s, several blocks of rows", k->level, product_names[t]);
         product_case(scalar, k, products[t], RANDOM, 29, 6000, 2, 0);
+        product_case(scalar, k, products[t], RANDOM, 33, 3001, 6, 1);
     }
 }
 
