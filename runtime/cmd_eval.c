@@ -85,6 +85,7 @@ static sl_status load(eval *e, sl_err *err)
     uint32_t n = (uint32_t)e->ids.n;
     sl_demand d = {.min_ctx = n,
                    .max_ctx = n,
+                   .max_rows = n,
                    .all_logits = true,
                    .buffers_bytes = e->ids.cap * sizeof e->ids.id[0]};
     return sl_setup_load(&e->setup, e->o, &d, err);

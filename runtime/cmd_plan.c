@@ -258,6 +258,7 @@ int sl_cmd_plan(const sl_options *o)
         /* One context for all budgets, so that the lines differ in one thing only. */
         p.demand = (sl_demand){.min_ctx = 512,
                                .max_ctx = 512,
+                               .max_rows = 512,
                                .buffers_bytes = 16ull * sl_model_about(p.setup.model).n_vocab};
         st = price_lines(&p, &l, &err);
     }

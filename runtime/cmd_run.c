@@ -141,6 +141,7 @@ static sl_status load(run *r, sl_err *err)
     uint64_t least = n < 256 ? prompt + n : prompt + 256;
     sl_demand d = {.min_ctx = (uint32_t)least,
                    .max_ctx = (uint32_t)most,
+                   .max_rows = (uint32_t)prompt,
                    .buffers_bytes = sl_sampler_bytes(sl_model_about(r->setup.model).n_vocab) +
                                     r->prompt.cap * sizeof r->prompt.id[0]};
     return sl_setup_load(&r->setup, r->o, &d, err);

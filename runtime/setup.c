@@ -25,8 +25,8 @@ static const uint64_t PROGRAM_LEAST = 5 << 20;
 
 /* Charged to a cgroup but in no page of ours: kernel stacks, descriptors, the I/O rings, the
  * program's file read ahead, and charges that each CPU holds in stock (256 KiB). Measured in cold
- * runs at 1.3 MiB above all other terms. */
-static const uint64_t KERNEL_BYTES = 2 << 20;
+ * runs at up to 2.1 MiB above all other terms. */
+static const uint64_t KERNEL_BYTES = 5 << 19;
 
 static sl_status open_workers(sl_setup *s, const sl_options *o, sl_err *err)
 {
@@ -145,23 +145,15 @@ static sl_status stream_options(const sl_options *o, uint32_t chunk, sl_stream_o
 }
 
 /* ---- the price ------------------------------------------------------------------------------ */
-/* Rows whose logits one pass can give: enough to keep the head busy, at most 8 MiB of floats. */
-static uint32_t logits_rows(const sl_setup *s, const sl_demand *d, uint32_t chunk)
-{
-    uint64_t rows = 8 * MIB / (4 * (uint64_t)sl_model_about(s->model).n_vocab + 1);
-    if (!d->all_logits)
-        return 1;
-    rows = rows < 1 ? 1 : rows > 32 ? 32 : rows;
-    return rows < chunk ? (uint32_t)rows : chunk;
-}
-
 static sl_session_options session_options(const sl_setup *s, const sl_options *o,
                                           const sl_demand *d, uint32_t ctx, uint32_t chunk)
 {
     sl_session_options so = sl_session_defaults(s->model);
     so.n_ctx = ctx;
     so.chunk = chunk < ctx ? chunk : ctx;
-    so.logits_rows = logits_rows(s, d, so.chunk);
+    so.chunk = so.chunk < d->max_rows ? so.chunk : d->max_rows;
+    /* A pass whose logits are all wanted has no more rows than it can give logits of. */
+    so.logits_rows = d->all_logits ? so.chunk : 1;
     so.kv = (sl_kv_type)o->kv;
     return so;
 }
@@ -221,7 +213,7 @@ static sl_status price_floor(sl_setup *s, const sl_options *o, const sl_demand *
     p->session = session_options(s, o, d, floor_ctx(s, o, d), chunk);
     sl_status st = sl_model_replan(s->model, p->part_bytes, err);
     if (!st)
-        st = stream_options(o, chunk, &p->stream, err);
+        st = stream_options(o, p->session.chunk, &p->stream, err);
     if (st)
         return st;
     p->stream.memory_bytes = 0;
@@ -297,7 +289,7 @@ static sl_status try_parts(sl_setup *s, const sl_options *o, const sl_demand *d,
             p->part_bytes = PART_LEAST;
         sl_status st = sl_model_replan(s->model, p->part_bytes, err);
         if (!st)
-            st = stream_options(o, chunk, &p->stream, err);
+            st = stream_options(o, p->session.chunk, &p->stream, err);
         if (st)
             return st;
         st = split_rest(s, p, NULL);
@@ -318,7 +310,7 @@ sl_status sl_setup_price(sl_setup *s, const sl_options *o, const sl_demand *d, u
     sl_status st = price_floor(s, o, d, p, err);
     if (st)
         return st;
-    uint32_t ctx = p->session.n_ctx, chunk = p->session.chunk;
+    uint32_t ctx = p->session.n_ctx, chunk = o->chunk ? (uint32_t)o->chunk : CHUNK_LEAST;
     if (limit == 0)
         limit = p->floor_bytes;
     if (limit > p->floor_bytes) {

@@ -8,8 +8,9 @@
 
 /* What the command wants of the session. */
 typedef struct sl_demand {
-    uint32_t min_ctx; /* positions that it cannot do without */
-    uint32_t max_ctx; /* positions that it can use; UINT32_MAX: as many as there are */
+    uint32_t min_ctx;  /* positions that it cannot do without */
+    uint32_t max_ctx;  /* positions that it can use; UINT32_MAX: as many as there are */
+    uint32_t max_rows; /* the longest run of tokens that it evaluates at once */
     bool all_logits;
     uint64_t buffers_bytes; /* the command's own: sampler, ids, output */
 } sl_demand;
