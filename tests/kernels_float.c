@@ -12,6 +12,10 @@
 #include <string.h>
 #include <time.h>
 
+/* level; dequantize, mul; quantize; 7 slots tested here; 3 in kernels_attention.c. */
+_Static_assert(sizeof(sl_kernels) == sizeof(void *) * (1 + 2 * SL_W_COUNT + SL_ACT_COUNT + 7 + 3),
+               "a new slot needs a test: then count it here");
+
 enum { PAD = 64, MOST = 70000 };
 static const float canary = -1234.5678f;
 
