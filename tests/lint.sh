@@ -88,6 +88,8 @@ notices mentions 'kernels/gone.c'
 # shellcheck disable=SC2016
 echo 'See `sl_gone()`.' >>"$tree/docs/map.md"
 notices mentions 'sl_gone()'
+echo '# Tour' >"$tree/docs/architecture.md"
+notices tour 'kernels/add.c'
 echo 'int other(void) { return 1; }' >"$tree/stream/other.c" && build stream/other.c stream
 notices symbols 'other'
 echo 'int sl_other(void) { return 1; }' >"$tree/stream/other.c" && build stream/other.c stream
