@@ -16,6 +16,9 @@
 #define SL_UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* gcc would regroup long integer sums into trees and run out of registers: a third of the speed. */
+#define SL_KEEP_ORDER(v) __asm__("" : "+x"(v))
+
 /* q[k]: columns 4k .. 4k+3 of eight rows, one byte each, unsigned (Q8_0: signed). */
 typedef struct sl_tile32 {
     __m256i q[8];
@@ -44,6 +47,13 @@ SL_INLINE sl_rows8 sl_rows8_at(const void *w, size_t row_bytes, size_t first, si
     for (size_t r = 0; r < 8; r++)
         rows.p[r] = (const uint8_t *)w + row_bytes * (first + r < n_rows ? first + r : n_rows - 1);
     return rows;
+}
+
+SL_INLINE __m256i sl_broadcast32(const void *p)
+{
+    int32_t v;
+    memcpy(&v, p, sizeof v);
+    return _mm256_set1_epi32(v);
 }
 
 SL_INLINE __m256i sl_load_two(const uint8_t *low, const uint8_t *high)
@@ -188,26 +198,57 @@ SL_INLINE void sl_open_q5_1(const sl_rows8 *w, size_t i, sl_tile32 *t)
 /* ---- Types of 256 ---- */
 
 /* The 16 bytes that Q4_K and Q5_K begin with: d, dmin and three words of packed scales, unpacked as
- * sl_k_scales() does, eight rows at once. */
-SL_INLINE void sl_open_k_head(const sl_rows8 *w, size_t at, sl_tile256 *t)
+ * sl_k_scales() does, eight rows at once. six: scales of sub-blocks 0-3 and 4-7, minima likewise.
+ */
+typedef struct sl_k_head {
+    __m256 d, dmin;
+    __m256i six[4];
+} sl_k_head;
+
+SL_INLINE sl_k_head sl_open_k_words(const sl_rows8 *w, size_t at)
 {
     const __m256i low4 = _mm256_set1_epi8(15), low6 = _mm256_set1_epi8(63);
     const __m256i top2 = _mm256_set1_epi8(0x30);
-    __m256i head[4], six[4];
-    sl_words(w, at, head);
-    sl_split_halves(head[0], &t->d, &t->dmin);
-    six[0] = _mm256_and_si256(head[1], low6);
-    six[1] = _mm256_or_si256(_mm256_and_si256(head[3], low4),
-                             _mm256_and_si256(_mm256_srli_epi16(head[1], 2), top2));
-    six[2] = _mm256_and_si256(head[2], low6);
-    six[3] = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(head[3], 4), low4),
-                             _mm256_and_si256(_mm256_srli_epi16(head[2], 2), top2));
+    __m256i word[4];
+    sl_k_head h;
+    sl_words(w, at, word);
+    sl_split_halves(word[0], &h.d, &h.dmin);
+    h.six[0] = _mm256_and_si256(word[1], low6);
+    h.six[1] = _mm256_or_si256(_mm256_and_si256(word[3], low4),
+                               _mm256_and_si256(_mm256_srli_epi16(word[1], 2), top2));
+    h.six[2] = _mm256_and_si256(word[2], low6);
+    h.six[3] = _mm256_or_si256(_mm256_and_si256(_mm256_srli_epi16(word[3], 4), low4),
+                               _mm256_and_si256(_mm256_srli_epi16(word[2], 2), top2));
+    return h;
+}
+
+/* Byte j of each lane, twice as int16; bytes 2p and 2p+1 as int16. */
+SL_INLINE __m256i sl_twice(__m256i bytes, uint32_t j)
+{
+    return sl_pick(bytes, j, 0x80, j, 0x80);
+}
+
+SL_INLINE __m256i sl_pair(__m256i bytes, uint32_t p)
+{
+    return sl_pick(bytes, 2 * p, 0x80, 2 * p + 1, 0x80);
+}
+
+SL_INLINE __m256i sl_signed_pair(__m256i bytes, uint32_t p)
+{
+    return _mm256_srai_epi16(sl_pick(bytes, 0x80, 2 * p, 0x80, 2 * p + 1), 8);
+}
+
+SL_INLINE void sl_open_k_head(const sl_rows8 *w, size_t at, sl_tile256 *t)
+{
+    const sl_k_head h = sl_open_k_words(w, at);
+    t->d = h.d;
+    t->dmin = h.dmin;
     SL_UNROLL
     for (uint32_t j = 0; j < 8; j++)
-        t->scale[j] = sl_pick(six[j / 4], j % 4, 0x80, j % 4, 0x80);
+        t->scale[j] = sl_twice(h.six[j / 4], j % 4);
     SL_UNROLL
     for (uint32_t p = 0; p < 4; p++)
-        t->min[p] = sl_pick(six[2 + p / 2], p % 2 * 2, 0x80, p % 2 * 2 + 1, 0x80);
+        t->min[p] = sl_pair(h.six[2 + p / 2], p % 2);
 }
 
 SL_INLINE void sl_open_q4_k(const sl_rows8 *w, size_t i, sl_tile256 *t)
@@ -281,8 +322,7 @@ SL_INLINE void sl_open_q6_k(const sl_rows8 *w, size_t i, sl_tile256 *t)
         t->scale[j] = _mm256_srai_epi16(sl_pick(scales[j / 4], 0x80, j % 4, 0x80, j % 4), 8);
     SL_UNROLL
     for (uint32_t p = 0; p < 8; p++)
-        t->min[p] =
-            _mm256_srai_epi16(sl_pick(scales[p / 2], 0x80, p % 2 * 2, 0x80, p % 2 * 2 + 1), 8);
+        t->min[p] = sl_signed_pair(scales[p / 2], p % 2);
     t->d = sl_halves(w, at + 208);
 }
 

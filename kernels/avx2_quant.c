@@ -15,6 +15,7 @@
  * For Q8_0 the sign of w goes to x, which is exact because x is never -128; w = -128 becomes the
  * unsigned byte 128. */
 #include "avx2_blocks.h"
+#include "avx2_single.h"
 #include "levels.h"
 
 /* How a type's tile is multiplied. */
@@ -29,21 +30,11 @@ typedef struct form256 {
     int n_in_16, n_scales, n_mins, has_dmin;
 } form256;
 
-SL_INLINE __m256i broadcast32(const void *p)
-{
-    int32_t v;
-    memcpy(&v, p, sizeof v);
-    return _mm256_set1_epi32(v);
-}
-
 SL_INLINE __m256i multiply_pairs(__m256i w, __m256i x, int is_signed)
 {
     return is_signed ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
                      : _mm256_maddubs_epi16(w, x);
 }
-
-/* gcc would regroup long integer sums into trees and run out of registers: a third of the speed. */
-#define KEEP_ORDER(v) __asm__("" : "+x"(v))
 
 enum { MAX_TILES = 2, MAX_COLS = 4 };
 
@@ -59,12 +50,12 @@ SL_INLINE void sum_pairs(const __m256i *const q[], int n_tiles, const int8_t *co
             w[r] = q[r][k];
         SL_UNROLL
         for (int c = 0; c < n_x; c++) {
-            const __m256i four = broadcast32(x[c] + 4 * k);
+            const __m256i four = sl_broadcast32(x[c] + 4 * k);
             SL_UNROLL
             for (int r = 0; r < n_tiles; r++) {
                 const __m256i pairs = multiply_pairs(w[r], four, is_signed);
                 sum[c][r] = k ? _mm256_add_epi16(sum[c][r], pairs) : pairs;
-                KEEP_ORDER(sum[c][r]);
+                SL_KEEP_ORDER(sum[c][r]);
             }
         }
     }
@@ -149,7 +140,7 @@ SL_INLINE void multiply256(form256 f, const sl_tile256 *t, int n_tiles, const sl
         const int16_t *sums = f.has_dmin ? x[c].sum32 + 8 * i : x[c].sum16 + 16 * i;
         SL_UNROLL
         for (int p = 0; p < f.n_mins; p++) {
-            const __m256i pair = broadcast32(sums + 2 * p);
+            const __m256i pair = sl_broadcast32(sums + 2 * p);
             SL_UNROLL
             for (int r = 0; r < n_tiles; r++)
                 msum[c][r] = _mm256_add_epi32(msum[c][r], _mm256_madd_epi16(t[r].min[p], pair));
@@ -204,9 +195,11 @@ typedef struct product {
 typedef void open_fn(const sl_rows8 *w, size_t i, void *tile);
 typedef void multiply_fn(const void *tiles, int n_tiles, const char *act, size_t act_bytes,
                          size_t n_cols, int n_x, size_t i, __m256 acc[MAX_COLS][MAX_TILES]);
+typedef __m256 single_fn(const sl_rows8 *w, size_t i, const void *act, size_t n_cols, __m256 acc);
 typedef struct form {
     open_fn *open;
     multiply_fn *multiply;
+    single_fn *single;
     size_t block_values, block_bytes, tile_bytes;
 } form;
 
@@ -235,18 +228,15 @@ SL_INLINE void store(const product *p, size_t row, size_t b, __m256 acc[MAX_COLS
 /* One activation row: blocks are multiplied as they are opened. */
 SL_INLINE void multiply_one(const product *p, form f)
 {
-    _Alignas(64) char tile[sizeof(sl_tile256)];
     for (size_t row = 0; row < p->n_rows; row += 8) {
         const sl_rows8 rows = sl_rows8_at(p->w, p->row_bytes, row, p->n_rows);
         const uintptr_t next = (uintptr_t)p->w + (row + 8) * p->row_bytes;
-        __m256 acc[MAX_COLS][MAX_TILES];
-        clear(acc, 1, 1);
+        __m256 acc = _mm256_setzero_ps();
         for (size_t i = 0; i < p->n_cols / f.block_values; i++) {
             fetch_ahead(next, i, f.block_bytes);
-            f.open(&rows, i, tile);
-            f.multiply(tile, 1, p->act, p->act_bytes, p->n_cols, 1, i, acc);
+            acc = f.single(&rows, i, p->act, p->n_cols, acc);
         }
-        store(p, row, 0, acc, 1, 1);
+        store_rows(p->y + row, acc, p->n_rows - row);
     }
 }
 
@@ -292,7 +282,7 @@ SL_INLINE void multiply_many(const product *p, form f)
     }
 }
 
-#define QUANTISED(type, values, ...)                                                               \
+#define MUL(type, values, ...)                                                                     \
     SL_INLINE void open_##type(const sl_rows8 *w, size_t i, void *tile)                            \
     {                                                                                              \
         sl_open_##type(w, i, tile);                                                                \
@@ -307,25 +297,43 @@ SL_INLINE void multiply_many(const product *p, form f)
             x[c] = sl_act_q8_##values##_row(act + (size_t)c * act_bytes, n_cols);                  \
         multiply##values((form##values){__VA_ARGS__}, tiles, n_tiles, x, n_x, i, acc);             \
     }                                                                                              \
-    static void mul_##type(SL_MUL_ARGS)                                                            \
+    SINGLE_##values(type, __VA_ARGS__) static void mul_##type(SL_MUL_ARGS)                         \
     {                                                                                              \
         const product p = {w,         row_bytes, n_rows, n_cols,   act,                            \
                            act_bytes, n_batch,   y,      y_stride, scratch};                       \
-        const form f = {open_##type, multiply_##type, values, sizeof(sl_##type),                   \
-                        sizeof(sl_tile##values)};                                                  \
+        const form f = {open_##type, multiply_##type,   single_##type,                             \
+                        values,      sizeof(sl_##type), sizeof(sl_tile##values)};                  \
         if (n_batch == 1)                                                                          \
             multiply_one(&p, f);                                                                   \
         else                                                                                       \
             multiply_many(&p, f);                                                                  \
     }
-QUANTISED(q8_0, 32, .n_in_16 = 1, .is_signed = 1)
-QUANTISED(q4_0, 32, .n_in_16 = 8, .offset_log2 = 3)
-QUANTISED(q4_1, 32, .n_in_16 = 8, .has_m = 1)
-QUANTISED(q5_0, 32, .n_in_16 = 4, .offset_log2 = 4)
-QUANTISED(q5_1, 32, .n_in_16 = 4, .has_m = 1)
-QUANTISED(q4_k, 256, .n_in_16 = 8, .n_scales = 8, .n_mins = 4, .has_dmin = 1)
-QUANTISED(q5_k, 256, .n_in_16 = 4, .n_scales = 8, .n_mins = 4, .has_dmin = 1)
-QUANTISED(q6_k, 256, .n_in_16 = 2, .n_scales = 16, .n_mins = 8)
+/* A tile of 32 columns stays in registers. */
+#define SINGLE_32(type, ...)                                                                       \
+    SL_INLINE __m256 single_##type(const sl_rows8 *w, size_t i, const void *act, size_t n_cols,    \
+                                   __m256 acc)                                                     \
+    {                                                                                              \
+        const sl_act_q8_32 x = sl_act_q8_32_row(act, n_cols);                                      \
+        __m256 sums[MAX_COLS][MAX_TILES] = {{acc}};                                                \
+        sl_tile32 tile;                                                                            \
+        sl_open_##type(w, i, &tile);                                                               \
+        multiply32((form32){__VA_ARGS__}, &tile, 1, &x, 1, i, sums);                               \
+        return sums[0][0];                                                                         \
+    }
+#define SINGLE_256(type, ...)                                                                      \
+    SL_INLINE __m256 single_##type(const sl_rows8 *w, size_t i, const void *act, size_t n_cols,    \
+                                   __m256 acc)                                                     \
+    {                                                                                              \
+        return sl_single_##type(w, i, sl_act_q8_256_row(act, n_cols), acc);                        \
+    }
+MUL(q8_0, 32, .n_in_16 = 1, .is_signed = 1)
+MUL(q4_0, 32, .n_in_16 = 8, .offset_log2 = 3)
+MUL(q4_1, 32, .n_in_16 = 8, .has_m = 1)
+MUL(q5_0, 32, .n_in_16 = 4, .offset_log2 = 4)
+MUL(q5_1, 32, .n_in_16 = 4, .has_m = 1)
+MUL(q4_k, 256, .n_in_16 = 8, .n_scales = 8, .n_mins = 4, .has_dmin = 1)
+MUL(q5_k, 256, .n_in_16 = 4, .n_scales = 8, .n_mins = 4, .has_dmin = 1)
+MUL(q6_k, 256, .n_in_16 = 2, .n_scales = 16, .n_mins = 8)
 
 void sl_kernels_fill_avx2_quant(sl_kernels *k)
 {
