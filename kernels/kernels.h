@@ -31,7 +31,7 @@ typedef enum sl_weight {
 typedef enum sl_act {
     SL_ACT_F32,    /* the floats themselves */
     SL_ACT_Q8_32,  /* int8, one float scale and one sum per 32 columns */
-    SL_ACT_Q8_256, /* int8, one float scale per 256 columns, one sum per 16 */
+    SL_ACT_Q8_256, /* int8, one float scale per 256 columns, sums per 16 and per 32 */
     SL_ACT_COUNT
 } sl_act;
 
