@@ -71,7 +71,7 @@ enum {
     SL_REFUSE_IO_URING = 1,
     SL_REFUSE_O_DIRECT = 2,
     SL_REFUSE_HUGE_PAGES = 4,
-    SL_REFUSE_MEMLOCK = 8
+    SL_REFUSE_MEMLOCK = 8 /* no locked memory: io_uring as kernels before 5.12 refuse it then */
 };
 sl_stream_options sl_stream_defaults(void);
 
@@ -82,12 +82,13 @@ typedef struct sl_split {
     uint64_t pinned_bytes;   /* slot bytes of the pinned parts */
     uint64_t ring_bytes;     /* 0 when everything is pinned */
     uint64_t rows_bytes;     /* row cache and its I/O buffers */
-    uint64_t io_bytes;       /* rings, bounce buffers, stacks of I/O threads */
+    uint64_t io_bytes;       /* queues, tables, stacks of I/O threads, the kernel's page tables */
     uint64_t weights_bytes;  /* S: weight bytes of one pass */
     uint64_t streamed_bytes; /* S - R: of these, read again in every pass */
     uint32_t pinned_parts, streamed_parts;
 } sl_split;
-/* SL_EBUDGET when memory_bytes < floor_bytes (*out is filled all the same). */
+/* SL_EBUDGET when memory_bytes < floor_bytes (*out is filled all the same, nothing pinned). An
+ * error that was made while building the plan is reported here and by sl_stream_open(). */
 sl_status sl_stream_split(const sl_plan *p, const sl_stream_options *o, sl_split *out, sl_err *err);
 
 /* ------------------------------------------------------------------------------------------------
@@ -115,11 +116,14 @@ sl_status sl_pass_begin(sl_stream *s, sl_pass_kind kind, uint32_t rows, uint32_t
 /* Also ends a pass early (error, cancel): the next one starts clean. */
 void sl_pass_end(sl_stream *s);
 
-/* Waits until the unit's ALWAYS parts are there; their bytes stay until sl_unit_leave(). A failed
- * read names file, offset and cause, and ends the pass; the stream stays usable. */
+/* Waits until the unit's ALWAYS parts are there; their bytes stay until sl_unit_leave().
+ * SL_EIO: a read failed (err names file, offset and cause) and the pass has ended; the stream stays
+ * usable, the next pass tries again. SL_EINVAL: not the next unit, or one is entered already; the
+ * pass goes on. */
 sl_status sl_unit_enter(sl_stream *s, uint32_t unit, sl_err *err);
 void sl_unit_leave(sl_stream *s, uint32_t unit);
-/* Bytes of one extent of a part of the entered unit. Any alignment. Valid until sl_unit_leave(). */
+/* Bytes of one extent of an ALWAYS part of the entered unit. Any alignment. Valid until
+ * sl_unit_leave(). Any thread may call it while the unit is entered. */
 const void *sl_part_data(const sl_stream *s, uint32_t part, uint32_t extent);
 
 /* On-demand parts of the entered unit (routed experts): all misses go out at once; then the next
@@ -129,7 +133,8 @@ sl_status sl_parts_need(sl_stream *s, const uint32_t *parts, uint32_t n, sl_err 
 sl_status sl_part_next(sl_stream *s, uint32_t *part, sl_err *err);
 void sl_parts_hint(sl_stream *s, const uint32_t *parts, uint32_t n);
 
-/* Rows of a row table, in one batch: row[i] goes to out + i * row_bytes. n <= max_row_batch. */
+/* Rows of a row table, in one batch: row[i] goes to out + i * row_bytes. n <= max_row_batch. Inside
+ * or outside a pass. SL_EIO: some of out is not filled; the pass, if there is one, goes on. */
 sl_status sl_rows_read(sl_stream *s, uint32_t table, const uint32_t *row, uint32_t n, void *out,
                        sl_err *err);
 
@@ -149,9 +154,9 @@ typedef struct sl_stream_stats {
 void sl_stream_stats_get(sl_stream *s,
                          sl_stream_stats *out); /* since open; subtract two to get an interval */
 
-/* Sequential direct reads of the plan's own files for about seconds: bytes per second that this
- * disk gives (measured, for plan).
- */
+/* Passes that compute nothing over the plan's own files for about seconds: bytes per second that
+ * this disk gives (under o->disk_limit, if any). Takes the plan's floor and 64 MiB while it runs,
+ * but no more than o->memory_bytes unless that is 0. */
 sl_status sl_stream_measure_disk(const sl_plan *p, const sl_stream_options *o, double seconds,
                                  double *bytes_per_s, sl_err *err);
 
