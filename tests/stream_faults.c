@@ -2,9 +2,49 @@
  * that names file, offset and cause, whichever read it is, and the passes after it are right again;
  * calls out of order are refused; a stream can be closed at any moment. */
 #include <errno.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "lib_stream.h"
+
+/* The allocator, told to refuse one call. Sanitizers bring their own, which stays as it is. */
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define ALLOCATOR_FAILS 1
+static atomic_long refuse_in; /* calls until the refused one; 0: none */
+
+static bool refused(void)
+{
+    return atomic_load(&refuse_in) > 0 && atomic_fetch_sub(&refuse_in, 1) == 1;
+}
+
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *at, size_t size);
+void *__libc_memalign(size_t align, size_t size);
+
+void *malloc(size_t size)
+{
+    return refused() ? NULL : __libc_malloc(size);
+}
+
+void *calloc(size_t n, size_t size)
+{
+    return refused() ? NULL : __libc_calloc(n, size);
+}
+
+void *realloc(void *at, size_t size)
+{
+    return refused() ? NULL : __libc_realloc(at, size);
+}
+
+void *aligned_alloc(size_t align, size_t size)
+{
+    return refused() ? NULL : __libc_memalign(align, size);
+}
+#else
+#define ALLOCATOR_FAILS 0
+static atomic_long refuse_in;
+#endif
 
 static const sl_io engines[] = {SL_IO_DIRECT, SL_IO_PREAD, SL_IO_MAPPED};
 
@@ -246,6 +286,37 @@ static void zeros(const fixture *x)
     sl_stream_close(&s);
 }
 
+/* Every allocation of opening, refused once: an error that says so, or no stream the worse for it.
+ * After opening there are none. */
+static void every_allocation(const fixture *x)
+{
+    for (size_t e = 0; ALLOCATOR_FAILS && e < sizeof engines / sizeof *engines; e++) {
+        sl_stream_options o = sl_stream_defaults();
+        o.io = engines[e];
+        o.memory_bytes = fixture_floor(x, &o);
+        bool more = true;
+        for (long n = 1; more && n < 300; n++) {
+            test_case("%s, allocation %ld", sl_io_name(o.io), n);
+            sl_stream *s = NULL;
+            sl_err err = {0};
+            atomic_store(&refuse_in, n);
+            sl_status st = sl_stream_open(x->plan, &o, &s, &err);
+            more = atomic_load(&refuse_in) == 0;
+            atomic_store(&refuse_in, 0);
+            CHECK(st == SL_OK ? s != NULL : s == NULL && err.text[0], "%s", err.text);
+            CHECK(st == SL_OK || st == SL_ENOMEM || err.errno_value, "%s", err.text);
+            atomic_store(&refuse_in, 1);
+            if (s && !more)
+                CHECK(whole_pass(x, s, &err) == SL_OK && whole_pass(x, s, &err) == SL_OK, "%s",
+                      err.text);
+            CHECK(!s || atomic_load(&refuse_in) == 1, "an allocation in a pass");
+            atomic_store(&refuse_in, 0);
+            sl_stream_close(&s);
+        }
+        CHECK(!more, "the loop came to an end");
+    }
+}
+
 /* The way to a file may change while it is in use. */
 static void unlinked(void)
 {
@@ -275,6 +346,7 @@ int main(void)
     misuse(&x);
     disk_limit(&x);
     zeros(&x);
+    every_allocation(&x);
     cut_short(&x);
     fixture_close(&x);
     unlinked();
