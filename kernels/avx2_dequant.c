@@ -3,6 +3,7 @@
 #include <immintrin.h>
 #include <math.h>
 
+#include "avx2_dot.h"
 #include "half.h"
 #include "levels.h"
 #include "quant.h"
@@ -210,7 +211,7 @@ static inline uint32_t largest(__m256i v)
     return (uint32_t)_mm_cvtsi128_si32(m);
 }
 
-/* The scale of n values and its reciprocal (0: all q are 0), as scalar_quant.c. */
+/* The largest magnitude of n values, and what takes them to -127 .. 127; inverse 0: all q are 0. */
 static inline float scale_of(const float *x, size_t n, float *inverse)
 {
     __m256i amax = _mm256_setzero_si256();
@@ -223,24 +224,45 @@ static inline float scale_of(const float *x, size_t n, float *inverse)
         return NAN;
     if (a < SL_ACT_TINY)
         return 0.0f;
-    const float d = a / 127.0f;
-    *inverse = 1.0f / d;
-    return d;
+    const float scale = a / 127.0f;
+    *inverse = 1.0f / scale;
+    return scale;
 }
 
-static inline __m256i rounded(const float *x, __m256 inverse)
+/* What the least-squares scale is made of: 16 lanes of t * q, and sums of q^2. */
+typedef struct fit {
+    __m256 tq[2];
+    __m256i square;
+} fit;
+
+static inline float fitted(const fit *f, float scale)
 {
-    return _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), inverse));
+    __m128i q =
+        _mm_add_epi32(_mm256_castsi256_si128(f->square), _mm256_extracti128_si256(f->square, 1));
+    q = _mm_add_epi32(q, _mm_shuffle_epi32(q, 0x4e));
+    q = _mm_add_epi32(q, _mm_shuffle_epi32(q, 0xb1));
+    return scale * (avx2_sum(f->tq[0], f->tq[1]) / (float)_mm_cvtsi128_si32(q));
+}
+
+static inline __m256i rounded(const float *x, __m256 inverse, __m256 *lanes)
+{
+    const __m256 t = _mm256_mul_ps(_mm256_loadu_ps(x), inverse);
+    const __m256i q = _mm256_cvtps_epi32(t);
+    *lanes = _mm256_fmadd_ps(t, _mm256_cvtepi32_ps(q), *lanes);
+    return q;
 }
 
 /* 32 values to bytes. */
-static inline __m256i quantize_32(const float *x, float d, float inverse)
+static inline __m256i quantize_32(const float *x, float inverse, fit *f)
 {
-    if (!(d > 0.0f)) /* 0 * infinity would not give 0 */
+    if (inverse == 0.0f) /* 0 * infinity would not give 0 */
         return _mm256_setzero_si256();
-    const __m256 scale = _mm256_set1_ps(inverse);
-    const __m256i a = _mm256_packs_epi32(rounded(x, scale), rounded(x + 8, scale));
-    const __m256i b = _mm256_packs_epi32(rounded(x + 16, scale), rounded(x + 24, scale));
+    const __m256 by = _mm256_set1_ps(inverse);
+    const __m256i q0 = rounded(x, by, &f->tq[0]), q1 = rounded(x + 8, by, &f->tq[1]);
+    const __m256i q2 = rounded(x + 16, by, &f->tq[0]), q3 = rounded(x + 24, by, &f->tq[1]);
+    const __m256i a = _mm256_packs_epi32(q0, q1), b = _mm256_packs_epi32(q2, q3);
+    f->square = _mm256_add_epi32(f->square, _mm256_madd_epi16(a, a));
+    f->square = _mm256_add_epi32(f->square, _mm256_madd_epi16(b, b));
     /* packing works in halves: words of four values lie in the order 0 2 4 6 1 3 5 7 */
     return _mm256_permutevar8x32_epi32(_mm256_packs_epi16(a, b),
                                        _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
@@ -268,10 +290,13 @@ static void quantize_q8_32(SL_QUANTIZE_ARGS)
     float *d = (float *)(void *)(row + n_cols);
     int32_t *sum = (int32_t *)(void *)(row + sl_act_q8_32_sums_at(n_cols));
     for (size_t i = 0; i < n_cols / 32; i++) {
+        fit f = {0};
         float inverse;
         int32_t sums[2];
         d[i] = scale_of(x + 32 * i, 32, &inverse);
-        const __m256i q = quantize_32(x + 32 * i, d[i], inverse);
+        const __m256i q = quantize_32(x + 32 * i, inverse, &f);
+        if (inverse != 0.0f)
+            d[i] = fitted(&f, d[i]);
         _mm256_storeu_si256((__m256i *)(void *)(row + 32 * i), q);
         sums_of_sixteen(q, sums);
         sum[i] = sums[0] + sums[1];
@@ -285,17 +310,20 @@ static void quantize_q8_256(SL_QUANTIZE_ARGS)
     int16_t *sum16 = (int16_t *)(void *)(row + sl_act_q8_256_sums_at(n_cols));
     int16_t *sum32 = sum16 + n_cols / 16;
     for (size_t i = 0; i < n_cols / 256; i++) {
+        fit f = {0};
         float inverse;
         d[i] = scale_of(x + 256 * i, 256, &inverse);
         for (size_t j = 8 * i; j < 8 * i + 8; j++) {
             int32_t sums[2];
-            const __m256i q = quantize_32(x + 32 * j, d[i], inverse);
+            const __m256i q = quantize_32(x + 32 * j, inverse, &f);
             _mm256_storeu_si256((__m256i *)(void *)(row + 32 * j), q);
             sums_of_sixteen(q, sums);
             sum16[2 * j] = (int16_t)sums[0];
             sum16[2 * j + 1] = (int16_t)sums[1];
             sum32[j] = (int16_t)(sums[0] + sums[1]);
         }
+        if (inverse != 0.0f)
+            d[i] = fitted(&f, d[i]);
     }
 }
 

@@ -15,7 +15,7 @@
  * every sum and every partial sum. */
 #include <math.h>
 
-#include "half.h"
+#include "lanes.h"
 #include "levels.h"
 #include "quant.h"
 
@@ -186,9 +186,13 @@ static void dequantize_bf16(SL_DEQUANTIZE_ARGS)
 /* ---- Activations to int8 ----
  *
  * amax = largest |x| of the block. Not finite, or a NaN among x: d = NaN, q = 0, so that every
- * product with the row is NaN. Below SL_ACT_TINY: d = 0, q = 0. Else d = round(amax / 127) and
- * q = nearest even integer to round(x * round(1 / d)). Three roundings, each within 2^-24, so
- * |q| stays below 127.5: nothing to clamp. */
+ * product with the row is NaN. Below SL_ACT_TINY: d = 0, q = 0. Else t = round(x * round(1 / s))
+ * with s = round(amax / 127), q = nearest even integer to t. Three roundings, each within 2^-24, so
+ * |q| stays below 127.5: nothing to clamp.
+ *
+ * The scale that goes with these q is the one with the least squared error, sum(x q) / sum(q^2):
+ * d = round(s * round(sum(t q) / sum(q^2))), the first sum in 16 virtual lanes (lanes.h), the
+ * second exact. */
 static float quantize_block(const float *x, size_t n, int8_t *q)
 {
     uint32_t amax_bits = 0; /* magnitudes compare as integers; infinities and NaN are the largest */
@@ -202,10 +206,16 @@ static float quantize_block(const float *x, size_t n, int8_t *q)
         return NAN;
     if (amax < SL_ACT_TINY)
         return 0.0f;
-    const float d = amax / 127.0f, inverse = 1.0f / d;
-    for (size_t i = 0; i < n; i++)
-        q[i] = (int8_t)lrintf(x[i] * inverse);
-    return d;
+    const float scale = amax / 127.0f, inverse = 1.0f / scale;
+    float lane[SL_LANES] = {0};
+    int32_t square = 0;
+    for (size_t i = 0; i < n; i++) {
+        const float t = x[i] * inverse;
+        q[i] = (int8_t)lrintf(t);
+        lane[i % SL_LANES] = fmaf(t, (float)q[i], lane[i % SL_LANES]);
+        square += q[i] * q[i];
+    }
+    return scale * (sl_lanes_sum(lane) / (float)square);
 }
 
 static int sum_of(const int8_t *q, int n)

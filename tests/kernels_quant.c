@@ -167,13 +167,20 @@ static float law_quantize(const float *x, int n, int *q)
     if (amax < SL_ACT_TINY)
         return 0.0f;
     const float d = amax / 127.0f, inverse = 1.0f / d;
-    int largest = 0;
+    int largest = 0, square = 0;
+    float tq[16] = {0};
     for (int i = 0; i < n; i++) {
-        q[i] = (int)nearbyintf(x[i] * inverse);
+        const float t = x[i] * inverse;
+        q[i] = (int)nearbyintf(t);
         largest = abs(q[i]) > largest ? abs(q[i]) : largest;
+        square += q[i] * q[i];
+        tq[i % 16] = fmaf(t, (float)q[i], tq[i % 16]);
     }
     CHECK(largest == 127, "%d", largest);
-    return d;
+    for (int lanes = 8; lanes; lanes /= 2)
+        for (int i = 0; i < lanes; i++)
+            tq[i] += tq[i + lanes];
+    return d * (tq[0] / (float)square);
 }
 
 static float law_dot(const checked_type *t, const uint8_t *row, const float *x, size_t n_cols)
