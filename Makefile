@@ -31,6 +31,9 @@ ALL_A := $(runtime_A) $(models_A) $(stream_A) $(kernels_A)
 # Each level's files, and only they, may use its instructions.
 $(BUILD)/kernels/avx2_%.o: LEVEL_FLAGS := -mavx2 -mfma -mf16c
 
+# Fuzz targets are parsers: instrumented kernels would only take minutes to compile.
+$(BUILD)/kernels/%.o: KERNEL_SAN := $(if $(FUZZ),-fno-sanitize=all)
+
 # Test programs are named after the highest layer they link: kernels*.c stream*.c models*.c runtime*.c.
 # fuzz_*.c hold one LLVMFuzzerTestOneInput each and link everything; lib_*.c are shared by the tests.
 TEST_SRC := $(sort $(wildcard tests/*.c))
@@ -69,7 +72,7 @@ FORCE:
 $(BUILD)/%.o: %.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(SL_CFLAGS) $(CFLAGS) $(LEVEL_FLAGS) -c -o $@ $<
+	$(Q)$(CC) $(SL_CFLAGS) $(CFLAGS) $(LEVEL_FLAGS) $(KERNEL_SAN) -c -o $@ $<
 
 $(BUILD)/tests/kernels%: $(BUILD)/tests/kernels%.o $(TEST_LIB) $(kernels_A)
 	$(call say,LD,$@)
@@ -136,9 +139,10 @@ format: ## clang-format every source file
 # ---- the rest ---------------------------------------------------------------------------------
 PREFIX ?= /usr/local
 install: all ## copy to $(DESTDIR)$(PREFIX)
-	$(Q)install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/sluice'
+	$(Q)install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/sluice/docs'
 	$(Q)install -m 755 sluice '$(DESTDIR)$(PREFIX)/bin/sluice'
-	$(Q)install -m 644 README.md CHANGELOG.md LICENSE $(wildcard docs/*.md) '$(DESTDIR)$(PREFIX)/share/doc/sluice'
+	$(Q)install -m 644 README.md CONTRIBUTING.md CHANGELOG.md LICENSE '$(DESTDIR)$(PREFIX)/share/doc/sluice'
+	$(Q)install -m 644 docs/*.md '$(DESTDIR)$(PREFIX)/share/doc/sluice/docs'
 
 clean: ## remove what was built
 	$(Q)rm -rf build sluice
