@@ -303,6 +303,7 @@ static int start_thread(thread *t, const pthread_attr_t *attr)
 {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* of this thread's own making: its handler can say what happened */
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int rc = pthread_create(&t->id, attr, thread_main, t);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "report.h"
 #include "term.h"
@@ -63,8 +65,43 @@ sl_status sl_setup_open(sl_setup *s, const sl_options *o, sl_err *err)
     return st;
 }
 
+/* ---- a mapped file that is cut short --------------------------------------------------------- */
+static const sl_stream *watched;
+
+static void write_text(const char *text)
+{
+    ssize_t n = write(STDERR_FILENO, text, strlen(text));
+    (void)n; /* nobody left to tell */
+}
+
+/* The bytes are gone and the instruction that wanted them cannot go on: say why, and end as any
+ * error does. Calls nothing that a signal handler may not. */
+static void on_bus_error(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    const char *path = watched ? sl_stream_mapped_path(watched, info->si_addr) : NULL;
+    if (!path) { /* not ours: as without a handler */
+        signal(number, SIG_DFL);
+        return;
+    }
+    write_text("sluice: error: ");
+    write_text(path);
+    write_text(": the file is shorter than when it was opened, or its disk fails\n");
+    _exit(1);
+}
+
+static void watch_mapping(const sl_stream *s)
+{
+    struct sigaction act = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO};
+    sigemptyset(&act.sa_mask);
+    watched = s;
+    sigaction(SIGBUS, &act, NULL);
+}
+
+/* ---- close ---------------------------------------------------------------------------------- */
 void sl_setup_close(sl_setup *s)
 {
+    watched = NULL;
     sl_session_close(&s->session);
     sl_model_close(&s->model);
     sl_workers_close(&s->workers);
@@ -391,6 +428,8 @@ sl_status sl_setup_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl
     sl_status st = sl_setup_price(s, o, d, sl_setup_limit(s, o), &s->price, err);
     if (!st)
         st = sl_model_load(s->model, &s->price.stream, s->workers, level, err);
+    if (!st)
+        watch_mapping(sl_model_stream(s->model));
     if (!st)
         st = sl_session_open(s->model, &s->price.session, &s->session, err);
     if (st)

@@ -46,6 +46,9 @@ typedef struct sl_engine_ops {
     void (*wake)(sl_engine *e);
     /* Where a file's byte lies when the engine brings its own memory; NULL member: in the slot. */
     const void *(*data)(const sl_engine *e, uint32_t file, uint64_t offset);
+    /* The file whose mapping holds the address, UINT32_MAX: none; NULL member: it maps nothing. May
+     * be called from a signal handler. */
+    uint32_t (*mapped)(const sl_engine *e, const void *address);
     /* The part's bytes will not be wanted before the next pass; NULL member: nothing to do. */
     void (*release)(sl_engine *e, uint32_t part);
     uint64_t (*cpu_ns)(sl_engine *e);            /* of the engine's own threads, so far */

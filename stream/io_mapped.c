@@ -2,8 +2,9 @@
  * the mapping before they are needed; what has been used is dropped again if it is not pinned. When
  * everything fits, nothing is dropped, and a second start finds it all in the page cache.
  *
- * A file that is cut short by somebody while it is mapped ends the process with SIGBUS, as for any
- * program that maps files. The other engines turn that into an error. */
+ * A file that is cut short by somebody while it is mapped raises SIGBUS where its bytes are used,
+ * as for any program that maps files; sl_stream_mapped_path() tells a handler which file it was.
+ * The other engines turn that into an error. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -240,6 +241,17 @@ static const void *mapped_data(const sl_engine *e, uint32_t file, uint64_t offse
     return ((const mapped_engine *)e)->map[file] + offset;
 }
 
+static uint32_t mapped_file(const sl_engine *e, const void *address)
+{
+    const mapped_engine *m = (const mapped_engine *)e;
+    const uintptr_t at = (uintptr_t)address;
+    for (uint32_t i = 0; i < m->plan->n_files; i++)
+        if (m->map[i] && at >= (uintptr_t)m->map[i] &&
+            at - (uintptr_t)m->map[i] < m->plan->files[i]->size)
+            return i;
+    return UINT32_MAX;
+}
+
 static uint64_t mapped_cpu_ns(sl_engine *e)
 {
     return sl_io_pool_cpu_ns(&((mapped_engine *)e)->pool);
@@ -257,6 +269,7 @@ const sl_engine_ops sl_io_mapped = {.open = mapped_open,
                                     .wait = mapped_wait,
                                     .wake = mapped_wake,
                                     .data = mapped_data,
+                                    .mapped = mapped_file,
                                     .release = mapped_release,
                                     .cpu_ns = mapped_cpu_ns,
                                     .describe = mapped_describe};

@@ -11,6 +11,7 @@ int sl_thread_start(pthread_t *t, const char *name, void *(*run)(void *), void *
     pthread_attr_t attr;
     sigset_t all, old;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* of this thread's own making: its handler can say what happened */
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
     pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -345,6 +345,13 @@ const char *sl_stream_refused(const sl_stream *s)
     return s->refused;
 }
 
+const char *sl_stream_mapped_path(const sl_stream *s, const void *address)
+{
+    const sl_engine_ops *ops = s->engine->ops;
+    uint32_t file = ops->mapped ? ops->mapped(s->engine, address) : UINT32_MAX;
+    return file == UINT32_MAX ? NULL : s->plan->files[file]->path;
+}
+
 /* ---- the pass ---- */
 
 sl_status sl_pass_begin(sl_stream *s, sl_pass_kind kind, uint32_t rows, uint32_t n_units,

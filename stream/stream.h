@@ -106,6 +106,9 @@ const sl_split *sl_stream_split_of(const sl_stream *s);
  * Owned by the stream. */
 const char *sl_stream_engine(const sl_stream *s);
 const char *sl_stream_refused(const sl_stream *s);
+/* The path of the file whose mapping holds the address; NULL: none. For a handler of SIGBUS, which
+ * the system sends when a mapped file was cut short: may be called from one. */
+const char *sl_stream_mapped_path(const sl_stream *s, const void *address);
 
 /* A pass enters units 0 .. n_units-1, one after the other (fewer than the plan's when the head is
  * not wanted). Reads run ahead in that order and across the end: the next pass is taken to start at
