@@ -7,7 +7,9 @@
 
 #include "model_impl.h"
 
-enum { DEFAULT_PART_BYTES = 64 << 20, META_KEEP = 64 };
+/* Small enough that a ring of 64 MiB holds a few parts, so that one can be read while another is
+ * used; large enough for reads of full length (docs/experiments.md). */
+enum { DEFAULT_PART_BYTES = 16 << 20, META_KEEP = 64 };
 
 sl_model_options sl_model_defaults(void)
 {

@@ -18,7 +18,7 @@ typedef struct sl_session sl_session;
 
 typedef struct sl_model_options {
     uint64_t
-        part_bytes; /* a part is at most about this large; default 64 MiB, less for small budgets */
+        part_bytes; /* a part is at most about this large; default 16 MiB, less for small budgets */
 } sl_model_options;
 sl_model_options sl_model_defaults(void);
 

@@ -239,7 +239,7 @@ static uint32_t floor_ctx(const sl_setup *s, const sl_options *o, const sl_deman
     return ctx > own ? own : ctx;
 }
 
-static const uint64_t PART_LEAST = 1 << 20, PART_MOST = 64 << 20;
+static const uint64_t PART_LEAST = 1 << 20, PART_MOST = 16 << 20;
 
 /* The least that works: the smallest parts, chunk and context. */
 static sl_status price_floor(sl_setup *s, const sl_options *o, const sl_demand *d, sl_price *p,
@@ -318,7 +318,7 @@ static sl_status try_parts(sl_setup *s, const sl_options *o, const sl_demand *d,
 {
     p->session = session_options(s, o, d, ctx, chunk);
     charge_terms(s, d, &p->session, limit, &p->budget);
-    p->part_bytes = sl_round_down(limit / 16, MIB);
+    p->part_bytes = sl_round_down(limit / 64, MIB);
     if (p->part_bytes > PART_MOST)
         p->part_bytes = PART_MOST;
     for (;; p->part_bytes /= 2) {

@@ -64,7 +64,7 @@ const char *sl_io_name(sl_io io)
 sl_stream_options sl_stream_defaults(void)
 {
     return (sl_stream_options){
-        .in_flight_bytes = 64 << 20, .piece_bytes = 1 << 20, .max_row_batch = 512};
+        .in_flight_bytes = 32 << 20, .piece_bytes = 1 << 20, .max_row_batch = 512};
 }
 
 /* ---- the I/O thread ---- */
@@ -93,6 +93,7 @@ static void *io_thread(void *arg)
     sl_stream *s = arg;
     const sl_engine_ops *ops = s->engine->ops;
     sl_read *reads[SL_SCHED_READS];
+    sl_thread_prompt();
     bool go = start_engine(s);
     /* Reads in flight are waited for before the thread ends: their memory goes away next. */
     while (go && (!s->quit || s->sched.in_flight_bytes)) {

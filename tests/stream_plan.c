@@ -263,7 +263,10 @@ static void spread(void)
         o.memory_bytes = at * percent / 100;
         sl_split s = split_check(p, &o, pinned);
         CHECK(s.io == SL_IO_DIRECT);
-        CHECK(s.ring_bytes >= 64 * mib && s.ring_bytes <= 256 * mib);
+        /* a sixteenth, 4 to 64 MiB; or twice the largest streamed unit (31 MiB at most here) */
+        const uint64_t sixteenth = o.memory_bytes / 17 < 63 * mib ? o.memory_bytes / 17 : 63 * mib;
+        CHECK(s.ring_bytes >= sixteenth && s.ring_bytes <= 64 * mib, "ring %llu",
+              (unsigned long long)s.ring_bytes);
         CHECK(s.pinned_bytes + s.ring_bytes + 8 * mib + o.memory_bytes / 300 >= o.memory_bytes,
               "nothing is left over");
         double share = (double)s.streamed_bytes / (double)s.weights_bytes, seen = 0, streamed = 0;
