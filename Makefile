@@ -30,6 +30,10 @@ ALL_A := $(runtime_A) $(models_A) $(stream_A) $(kernels_A)
 
 # Each level's files, and only they, may use its instructions.
 $(BUILD)/kernels/avx2_%.o: LEVEL_FLAGS := -mavx2 -mfma -mf16c
+$(BUILD)/kernels/avx2vnni_%.o: LEVEL_FLAGS := -mavx2 -mfma -mf16c -mavxvnni
+$(BUILD)/kernels/avx512_%.o: LEVEL_FLAGS := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vnni
+$(BUILD)/kernels/neon_%.o: LEVEL_FLAGS := -march=armv8.2-a+dotprod
+$(BUILD)/kernels/neoni8mm_%.o: LEVEL_FLAGS := -march=armv8.2-a+dotprod+i8mm
 
 # Fuzz targets are parsers: instrumented kernels would only take minutes to compile.
 $(BUILD)/kernels/%.o: KERNEL_SAN := $(if $(FUZZ),-fno-sanitize=all)

@@ -7,38 +7,75 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const level_names[SL_CPU_LEVEL_COUNT] = {"scalar", "avx2"};
+static const char *const level_names[SL_CPU_LEVEL_COUNT] = {
+    "scalar",
+#if defined(__x86_64__)
+    "avx2",
+    "avx2vnni",
+    "avx512",
+#elif defined(__aarch64__)
+    "neon",
+    "neon-i8mm",
+#endif
+};
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* The CPU has AVX2, FMA and F16C, and the system saves the upper halves of the registers. */
-static bool has_avx2(void)
+/* Each level includes the one before, except that AVX-512 does without AVX-VNNI (its own VNNI does
+ * the same): a CPU may have the one, the other or both. */
+static sl_cpu_level best_of_cpu(void)
 {
-    unsigned a, b, c, d;
+    enum { XMM_YMM = 0x06, ZMM = 0xe0 };
+    unsigned a, b, c, d, a1 = 0, b1, c1, d1;
     const unsigned need = bit_FMA | bit_F16C | bit_AVX | bit_OSXSAVE;
+    const unsigned need512 = bit_AVX512F | bit_AVX512BW | bit_AVX512DQ | bit_AVX512VL;
     if (!__get_cpuid(1, &a, &b, &c, &d) || (c & need) != need)
-        return false;
-    unsigned enabled, high;
+        return SL_CPU_SCALAR;
+    unsigned enabled, high; /* registers that the system saves */
     __asm__ volatile("xgetbv" : "=a"(enabled), "=d"(high) : "c"(0));
-    if ((enabled & 6) != 6)
-        return false;
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2);
+    if ((enabled & XMM_YMM) != XMM_YMM || !__get_cpuid_count(7, 0, &a, &b, &c, &d) ||
+        !(b & bit_AVX2))
+        return SL_CPU_SCALAR;
+    if ((enabled & ZMM) == ZMM && (b & need512) == need512 && (c & bit_AVX512VNNI))
+        return SL_CPU_AVX512;
+    const bool vnni = a >= 1 && __get_cpuid_count(7, 1, &a1, &b1, &c1, &d1) && (a1 & bit_AVXVNNI);
+    return vnni ? SL_CPU_AVX2VNNI : SL_CPU_AVX2;
+}
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+static sl_cpu_level best_of_cpu(void)
+{
+    enum { HWCAP_DOT_PRODUCT = 1 << 20, HWCAP2_INT8_MATRIX = 1 << 13 };
+    if (!(getauxval(AT_HWCAP) & HWCAP_DOT_PRODUCT))
+        return SL_CPU_SCALAR;
+    return getauxval(AT_HWCAP2) & HWCAP2_INT8_MATRIX ? SL_CPU_NEON_I8MM : SL_CPU_NEON;
 }
 #else
-static bool has_avx2(void)
+static sl_cpu_level best_of_cpu(void)
 {
-    return false;
+    return SL_CPU_SCALAR;
 }
 #endif
 
 /* SL_CPU in the environment can only lower the level: for tests, and to compare. */
 sl_cpu_level sl_cpu_best(void)
 {
-    const sl_cpu_level best = has_avx2() ? SL_CPU_AVX2 : SL_CPU_SCALAR;
+    const sl_cpu_level best = best_of_cpu();
     const char *text = getenv("SL_CPU");
     sl_cpu_level wanted;
     return text && sl_cpu_level_parse(text, &wanted) && wanted < best ? wanted : best;
+}
+
+bool sl_cpu_has(sl_cpu_level l)
+{
+#if defined(__x86_64__)
+    unsigned a = 0, b, c, d;
+    if (l == SL_CPU_AVX2VNNI && sl_cpu_best() > l)
+        return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & bit_AVXVNNI);
+#endif
+    return l <= sl_cpu_best();
 }
 
 const char *sl_cpu_level_name(sl_cpu_level l)

@@ -21,5 +21,15 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
         sl_kernels_fill_avx2_float(k);
         sl_kernels_fill_avx2_attention(k);
     }
+    if (level >= SL_CPU_AVX2VNNI && sl_cpu_has(SL_CPU_AVX2VNNI))
+        sl_kernels_fill_avx2vnni_quant(k);
+    if (level >= SL_CPU_AVX512) {
+        sl_kernels_fill_avx512_quant(k);
+        sl_kernels_fill_avx512_float(k);
+        sl_kernels_fill_avx512_attention(k);
+    }
+#elif defined(__aarch64__)
+    if (level >= SL_CPU_NEON)
+        sl_kernels_fill_neon(k);
 #endif
 }

@@ -147,8 +147,21 @@ typedef struct sl_kernels {
 } sl_kernels;
 
 /* CPU levels, in ascending order; a level includes those before it on the same architecture. */
-typedef enum sl_cpu_level { SL_CPU_SCALAR, SL_CPU_AVX2, SL_CPU_LEVEL_COUNT } sl_cpu_level;
+typedef enum sl_cpu_level {
+    SL_CPU_SCALAR,
+#if defined(__x86_64__)
+    SL_CPU_AVX2,     /* with FMA and F16C */
+    SL_CPU_AVX2VNNI, /* AVX-VNNI: 256-bit dot products of bytes */
+    SL_CPU_AVX512,   /* F, BW, DQ, VL and VNNI */
+#elif defined(__aarch64__)
+    SL_CPU_NEON,      /* with dot products of bytes (SDOT, UDOT) */
+    SL_CPU_NEON_I8MM, /* and int8 matrix products */
+#endif
+    SL_CPU_LEVEL_COUNT
+} sl_cpu_level;
 sl_cpu_level sl_cpu_best(void); /* what this CPU and OS can run */
+bool sl_cpu_has(
+    sl_cpu_level l); /* also a level below the best: a CPU may have AVX-512 without AVX-VNNI */
 const char *sl_cpu_level_name(sl_cpu_level l);
 bool sl_cpu_level_parse(const char *text, sl_cpu_level *out);
 

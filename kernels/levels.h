@@ -15,6 +15,12 @@ void sl_kernels_fill_avx2_quant(sl_kernels *k);   /* mul (Q) */
 void sl_kernels_fill_avx2_dequant(sl_kernels *k); /* dequantize, quantize: called by _quant */
 void sl_kernels_fill_avx2_float(sl_kernels *k);
 void sl_kernels_fill_avx2_attention(sl_kernels *k);
+void sl_kernels_fill_avx2vnni_quant(sl_kernels *k);
+void sl_kernels_fill_avx512_quant(sl_kernels *k);
+void sl_kernels_fill_avx512_float(sl_kernels *k);
+void sl_kernels_fill_avx512_attention(sl_kernels *k);
+#elif defined(__aarch64__)
+void sl_kernels_fill_neon(sl_kernels *k);
 #endif
 
 #endif

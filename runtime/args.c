@@ -20,6 +20,15 @@ typedef enum option_kind {
     KIND_SEED    /* KIND_COUNT that is remembered as given */
 } option_kind;
 
+/* The names of sl_cpu_level, in its order. */
+#if defined(__x86_64__)
+#define CPU_LEVELS "scalar|avx2|avx2vnni|avx512"
+#elif defined(__aarch64__)
+#define CPU_LEVELS "scalar|neon|neon-i8mm"
+#else
+#define CPU_LEVELS "scalar"
+#endif
+
 typedef enum option_group {
     GROUP_INPUT,
     GROUP_OUTPUT,
@@ -123,7 +132,7 @@ static const option options[] = {
      "How weights are read: auto, direct, mapped, pread, or null for no reads and wrong output, "
      "to time the arithmetic (default: auto)."},
     {"--in-flight", NULL, "SIZE", KIND_SIZE, AT(in_flight_bytes), 1, 0, NULL, 0, SL_CMD_PRICE,
-     GROUP_IO, false, "Most bytes being read at a time (default: 64M)."},
+     GROUP_IO, false, "Most bytes being read at a time (default: 24M)."},
     {"--piece", NULL, "SIZE", KIND_SIZE, AT(piece_bytes), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_IO,
      false, "Reads are cut to this size (default: 1M)."},
     {"--disk", NULL, "RATE", KIND_SIZE, AT(disk_rate), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_IO, false,
@@ -133,9 +142,10 @@ static const option options[] = {
      false, "Read no more than this many bytes per second (default: no limit)."},
     {"--threads", "-t", "N", KIND_COUNT, AT(threads), 1, 1024, NULL, 0, SL_CMD_PRICE, GROUP_IO,
      true, "Threads that compute (default: the physical cores allowed to this process)."},
-    {"--cpu-level", NULL, "LEVEL", KIND_CHOICE, AT(cpu_level), 0, 0, "auto|scalar|avx2", -1,
+    {"--cpu-level", NULL, "LEVEL", KIND_CHOICE, AT(cpu_level), 0, 0, "auto|" CPU_LEVELS, -1,
      SL_CMD_LOAD, GROUP_IO, false,
-     "Kernels to use: auto, scalar or avx2; the results are the same bits (default: auto)."},
+     "Kernels to use: auto, or one of " CPU_LEVELS
+     "; the results are the same bits (default: auto)."},
 
     {"--quiet", "-q", NULL, KIND_FLAG, AT(quiet), 0, 0, NULL, 0, SL_CMD_ALL, GROUP_GENERAL, false,
      "No notes, progress or summary; errors only."},

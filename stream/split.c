@@ -82,14 +82,16 @@ static uint64_t parts_floor(const chooser *c)
     return least;
 }
 
-/* The ring one would like. Twice the bytes in flight keeps the disk busy; beyond that, each byte of
- * it is a byte less pinned, which is read again in every pass (docs/experiments.md has the figures:
- * at 100 MiB for a 98 MB model a ring of 4 MiB is twice as fast as one of half the room). */
+/* The ring one would like. 64 MiB, or twice the bytes in flight, keeps the disk busy; beyond that,
+ * each byte of it is a byte less pinned, which is read again in every pass (docs/experiments.md has
+ * the figures: at 100 MiB for a 98 MB model a ring of 4 MiB is twice as fast as one of half the
+ * room). */
 static uint64_t ring_wish(const sl_stream_options *o, uint64_t room)
 {
     if (o->ring_bytes)
         return o->ring_bytes;
     uint64_t wish = room / 16, most = 2 * o->in_flight_bytes;
+    most = most < 64 * MIB ? 64 * MIB : most;
     wish = wish < 4 * MIB ? 4 * MIB : wish;
     wish = wish < most ? wish : most;
     return wish < room / 2 ? wish : room / 2;

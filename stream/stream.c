@@ -64,7 +64,7 @@ const char *sl_io_name(sl_io io)
 sl_stream_options sl_stream_defaults(void)
 {
     return (sl_stream_options){
-        .in_flight_bytes = 32 << 20, .piece_bytes = 1 << 20, .max_row_batch = 512};
+        .in_flight_bytes = 24 << 20, .piece_bytes = 1 << 20, .max_row_batch = 512};
 }
 
 /* ---- the I/O thread ---- */

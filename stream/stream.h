@@ -55,7 +55,7 @@ typedef struct sl_stream_options {
     uint64_t
         memory_bytes;    /* for parts, ring, row cache and I/O buffers together; from the budget */
     uint64_t ring_bytes; /* 0: chosen */
-    uint64_t in_flight_bytes; /* default 32 MiB */
+    uint64_t in_flight_bytes; /* default 24 MiB */
     uint64_t piece_bytes;     /* reads are cut to this; default 1 MiB */
     uint64_t disk_limit;      /* bytes per second; 0: none. Emulates a slower disk. */
     uint32_t
