@@ -228,6 +228,23 @@ static sl_status split_rest(const sl_setup *s, sl_price *p, sl_err *err)
     return sl_stream_split(sl_model_plan(s->model), &p->stream, &p->split, err);
 }
 
+/* When all weights stay, the rest of the budget is not taken: it is left to others, and the terms say
+ * what the run really costs. A smaller whole needs smaller tables, so this goes in rounds. */
+static void take_no_more(const sl_setup *s, sl_price *p)
+{
+    while (!p->split.streamed_bytes) {
+        sl_stream_options o = p->stream;
+        sl_split split;
+        o.memory_bytes = p->split.pinned_bytes + p->split.rows_bytes + p->split.io_bytes;
+        if (o.memory_bytes >= p->stream.memory_bytes ||
+            sl_stream_split(sl_model_plan(s->model), &o, &split, NULL) != SL_OK ||
+            split.streamed_bytes)
+            return;
+        p->stream = o;
+        p->split = split;
+    }
+}
+
 static uint32_t floor_ctx(const sl_setup *s, const sl_options *o, const sl_demand *d)
 {
     uint32_t own = sl_model_about(s->model).n_ctx_max;
@@ -362,6 +379,8 @@ sl_status sl_setup_price(sl_setup *s, const sl_options *o, const sl_demand *d, u
     if (st == SL_EBUDGET)
         return under_the_floor(p, o, limit, err);
     if (!st)
+        take_no_more(s, p);
+    if (!st)
         sl_budget_charge(&p->budget, "weights and I/O", p->stream.memory_bytes);
     return st;
 }
@@ -376,7 +395,12 @@ static void say_split(const sl_setup *s, const sl_options *o)
                       : o->memory_mode == SL_MEMORY_FLOOR ? " (the floor)"
                                                           : "";
     sl_budget_describe(&p->budget, terms, sizeof terms);
-    sl_say("memory: %s%s = %s", sl_show_bytes(a, p->budget.limit_bytes), how, terms);
+    uint64_t charged = sl_budget_charged(&p->budget);
+    if (charged < p->budget.limit_bytes)
+        sl_say("memory: %s%s, of which %s are used = %s", sl_show_bytes(a, p->budget.limit_bytes),
+               how, sl_show_bytes(b, charged), terms);
+    else
+        sl_say("memory: %s%s = %s", sl_show_bytes(a, p->budget.limit_bytes), how, terms);
     if (split->streamed_bytes)
         sl_say("weights: %s, of which %s stay and %s are streamed through a ring of %s",
                sl_show_bytes(a, split->weights_bytes),

@@ -39,8 +39,10 @@ void sl_budget_describe(const sl_budget *b, char *text, size_t cap)
     if (cap)
         text[0] = 0;
     for (uint32_t i = 0; i < b->n_terms && n < cap; i++) {
-        int k = snprintf(text + n, cap - n, "%s%s %.1f MiB", i ? " + " : "", b->term[i].name,
-                         (double)b->term[i].bytes / (1 << 20));
+        double mib = (double)b->term[i].bytes / (1 << 20);
+        bool large = mib >= 1024;
+        int k = snprintf(text + n, cap - n, "%s%s %.*f %s", i ? " + " : "", b->term[i].name,
+                         large ? 2 : 1, large ? mib / 1024 : mib, large ? "GiB" : "MiB");
         n += k > 0 ? (size_t)k : 0;
     }
 }

@@ -111,7 +111,7 @@ few="--temp 0 -n 8 --ignore-eos"
 # shellcheck disable=SC2086
 run 0 run "$gguf" --ids <(echo '2, 5 [9]') --print-ids $few
 has out '^([0-9]+ ){7}[0-9]+$'
-has err '^memory: .* \(auto\) = program .* weights and I/O '
+has err '^memory: .* \(auto\), of which .* are used = program .* weights and I/O '
 has err '^io: '
 has err '^prefill: 3 tokens'
 has err '^decode: 7 tokens'
