@@ -42,17 +42,20 @@ SL_INLINE void mul(sl_weight type, SL_MUL_ARGS)
 
 static void mul_f32(SL_MUL_ARGS)
 {
-    mul(SL_W_F32, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch);
+    mul(SL_W_F32, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch,
+        beside);
 }
 
 static void mul_f16(SL_MUL_ARGS)
 {
-    mul(SL_W_F16, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch);
+    mul(SL_W_F16, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch,
+        beside);
 }
 
 static void mul_bf16(SL_MUL_ARGS)
 {
-    mul(SL_W_BF16, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch);
+    mul(SL_W_BF16, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch,
+        beside);
 }
 
 static float sum_of_squares(const float *x, size_t n)

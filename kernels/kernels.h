@@ -46,9 +46,30 @@ size_t sl_weight_row_bytes(sl_weight w, size_t n_cols);
 size_t sl_act_bytes(
     sl_act act, size_t n_cols); /* bytes from one activation row to the next: a multiple of 64 */
 
+/* How numbers that stand beside the blocks are stored. */
+typedef enum sl_scale {
+    SL_SCALE_F32,
+    SL_SCALE_F16,
+    SL_SCALE_BF16,
+    SL_SCALE_E8M0, /* a byte e: 2^(e - 127), 255: NaN */
+    SL_SCALE_COUNT
+} sl_scale;
+
+/* Scales of a type whose blocks do not hold them: one per tile of block_rows rows by group columns.
+ * Tiles at the right and lower edge may be partial. */
+typedef struct sl_scales {
+    const void *scale, *bias; /* of the tile that the first row of w lies in; bias: types that have
+                                 one, stored as the scales are */
+    size_t scale_bytes; /* from the scales of a row of tiles to those of the next; biases too */
+    sl_scale type;
+    uint32_t group, block_rows;
+    uint32_t first_row; /* the first row's place in its tile: 0 .. block_rows - 1 */
+} sl_scales;
+
 /* One row: n_cols values (a whole number of blocks) from w to y. Exactly the format's definition,
- * each product and sum rounded to float (no fused multiply-add): bit-equal to ggml's to_float. */
-#define SL_DEQUANTIZE_ARGS const void *w, float *y, size_t n_cols
+ * each product and sum rounded to float (no fused multiply-add): bit-equal to ggml's to_float.
+ * beside: the scales of this row; NULL for types whose blocks hold everything. */
+#define SL_DEQUANTIZE_ARGS const void *w, float *y, size_t n_cols, const sl_scales *beside
 typedef void sl_dequantize_fn(SL_DEQUANTIZE_ARGS);
 
 /* Float results are bits, but for NaN: a NaN stays a NaN, which one is left open. */
@@ -60,11 +81,13 @@ typedef void sl_quantize_fn(SL_QUANTIZE_ARGS);
 /* y[b * y_stride + r] = row r of w times activation row b, for r < n_rows, b < n_batch.
  * w: rows of row_bytes each, one after the other. act: n_batch rows, act_bytes apart, in the type's
  * sl_act form. scratch: sl_mul_scratch_bytes(w, n_cols) bytes of the calling thread, 64-aligned.
+ * beside: NULL for types whose blocks hold everything.
  * The result of an output depends on its weight row and activation row alone: not on n_rows,
  * n_batch or the path taken. */
 #define SL_MUL_ARGS                                                                                \
     const void *w, size_t row_bytes, size_t n_rows, size_t n_cols, const void *act,                \
-        size_t act_bytes, size_t n_batch, float *y, size_t y_stride, void *scratch
+        size_t act_bytes, size_t n_batch, float *y, size_t y_stride, void *scratch,                \
+        const sl_scales *beside
 typedef void sl_mul_fn(SL_MUL_ARGS);
 size_t sl_mul_scratch_bytes(sl_weight w, size_t n_cols);
 /* Row groups in which threads should split a matrix: a multiple of this many rows keeps every lane

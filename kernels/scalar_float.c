@@ -16,20 +16,20 @@ static inline void mul(sl_load_fn *load, size_t size, SL_MUL_ARGS)
 
 static void mul_f32(SL_MUL_ARGS)
 {
-    mul(sl_load_f32, 4, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride,
-        scratch);
+    mul(sl_load_f32, 4, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch,
+        beside);
 }
 
 static void mul_f16(SL_MUL_ARGS)
 {
-    mul(sl_load_f16, 2, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride,
-        scratch);
+    mul(sl_load_f16, 2, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch,
+        beside);
 }
 
 static void mul_bf16(SL_MUL_ARGS)
 {
     mul(sl_load_bf16, 2, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride,
-        scratch);
+        scratch, beside);
 }
 
 static void quantize_f32(SL_QUANTIZE_ARGS)

@@ -327,7 +327,7 @@ static inline void mul256(open256_fn *open, int has_min, SL_MUL_ARGS)
     static void mul_##type(SL_MUL_ARGS)                                                            \
     {                                                                                              \
         mul##values(open_##type, has_m, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y,  \
-                    y_stride, scratch);                                                            \
+                    y_stride, scratch, beside);                                                    \
     }
 QUANTISED(q8_0, 32, 0)
 QUANTISED(q4_0, 32, 0)

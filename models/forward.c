@@ -51,7 +51,7 @@ static void multiply_rows(void *ctx, size_t task, unsigned worker)
     r->p->k->mul[u->p->type](u->w + row * u->p->row_bytes, u->p->row_bytes,
                              left < r->rows_per_task ? left : r->rows_per_task, u->p->n_cols,
                              u->act, u->act_bytes, r->batch, u->y + row, u->y_stride,
-                             s->mul_scratch + worker * scratch_bytes);
+                             s->mul_scratch + worker * scratch_bytes, NULL);
 }
 
 /* An operand of project(): floats in [T][in], results out[i] in [T][out_width[i]]. */
@@ -198,7 +198,7 @@ static void embed_row(void *ctx, size_t row, unsigned worker)
     const sl_layout *l = &p->m->layout;
     const size_t D = p->m->arch.n_embd;
     p->k->dequantize[l->embed_type](p->s->embed_rows + row * l->embed_row_bytes, p->s->x + row * D,
-                                    D);
+                                    D, NULL);
 }
 
 static sl_status embed(pass *p, const int32_t *ids)

@@ -96,7 +96,7 @@ static bool need_vector(checker *c, sl_role role, uint32_t layer, uint64_t n, co
         sl_fail(c->err, SL_ENOMEM, "out of memory for tensor %s", t->name);
     ok = ok && sl_checkpoint_read(c->m->ckpt, t, raw, c->err) == SL_OK;
     if (ok)
-        c->m->kernels.dequantize[type](raw, v, (size_t)n);
+        c->m->kernels.dequantize[type](raw, v, (size_t)n, NULL);
     free(raw);
     for (uint64_t i = 0; ok && i < n; i++) {
         if (!isfinite(v[i])) {

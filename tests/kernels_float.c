@@ -128,7 +128,7 @@ static void product_case(const sl_kernels *scalar, const sl_kernels *k, sl_weigh
         weights_from(type, p, w + r * row_bytes, n_cols);
     for (size_t b = 0; b < n_batch; b++)
         fill(p == DENORMALS ? RANDOM : p, x + PAD + b * act_bytes / 4, n_cols);
-    k->mul[type](w, row_bytes, n_rows, n_cols, x + PAD, act_bytes, n_batch, y + PAD, y_stride,
+    k->mul[type](w, row_bytes, n_rows, n_cols, x + PAD, act_bytes, n_batch, y + PAD, y_stride, NULL,
                  NULL);
     CHECK(canaries(y, n_batch * y_stride));
     for (size_t b = 0; b < n_batch; b++) {
@@ -136,7 +136,7 @@ static void product_case(const sl_kernels *scalar, const sl_kernels *k, sl_weigh
             float one = canary;
             if (r < n_rows)
                 scalar->mul[type](w + r * row_bytes, row_bytes, 1, n_cols,
-                                  x + PAD + b * act_bytes / 4, act_bytes, 1, &one, 1, NULL);
+                                  x + PAD + b * act_bytes / 4, act_bytes, 1, &one, 1, NULL, NULL);
             CHECK_SAME(y + PAD + b * y_stride + r, &one, 1);
         }
     }
@@ -189,7 +189,7 @@ static void test_product_value(const sl_kernels *k)
             sum += (double)wide * (double)x[i];
             size += fabs((double)wide * (double)x[i]);
         }
-        k->mul[products[t]](w, 0, 1, N, x, N * 4, 1, &y, 1, NULL);
+        k->mul[products[t]](w, 0, 1, N, x, N * 4, 1, &y, 1, NULL, NULL);
         CHECK(fabs(y - sum) < size * 1e-6, "%g, not %g", (double)y, sum);
         free(w);
         free(x);
@@ -478,7 +478,7 @@ static double time_product(const sl_kernels *k, sl_weight type, size_t n_rows, s
     double best = 1e9, total = 0;
     while (total < 0.2) {
         const double start = seconds();
-        k->mul[type](w, row_bytes, n_rows, n_cols, x, act_bytes, n_batch, y, n_rows, NULL);
+        k->mul[type](w, row_bytes, n_rows, n_cols, x, act_bytes, n_batch, y, n_rows, NULL, NULL);
         const double took = seconds() - start;
         best = took < best ? took : best;
         total += took;

@@ -92,7 +92,7 @@ static void check_values(const checked_type *t, const char *text, size_t len, co
             char *w = shifted(raw_bytes, shift, &w_base);
             float *y = shifted(n * sizeof(float), 4 * shift, &y_base);
             memcpy(w, raw, raw_bytes);
-            levels[l].dequantize[t->w](w, y, n);
+            levels[l].dequantize[t->w](w, y, n, NULL);
             const size_t at = first_difference(y, want, n);
             CHECK(at == n, "%s %s, level %s: value %zu is %a, expected %a", about->name, raw_name,
                   levels[l].level, at, (double)y[at % n], (double)want[at % n]);
@@ -245,7 +245,7 @@ static void check_golden_product(const checked_type *t, const char *text, size_t
     shifted(sl_mul_scratch_bytes(t->w, n_cols), 0, &scratch);
     float y[16];
     levels[0].quantize[about->act](x, act, n_cols);
-    levels[0].mul[t->w](raw, row_bytes, 16, n_cols, act, act_bytes, 1, y, 16, scratch);
+    levels[0].mul[t->w](raw, row_bytes, 16, n_cols, act, act_bytes, 1, y, 16, scratch, NULL);
     for (int r = 0; r < 16; r++) {
         const double bound =
             noise_bound(values + (size_t)r * n_cols, x, n_cols, about->block_values);
@@ -397,7 +397,7 @@ static void check_call(const problem *p, const sl_kernels *k, size_t n_rows, siz
     for (size_t i = 0; i < n_y; i++)
         y[i] = CANARY;
     k->mul[p->type->w](w, p->row_bytes, n_rows, p->n_cols, act, p->act_bytes, n_batch, y, y_stride,
-                       scratch);
+                       scratch, NULL);
     size_t wrong = 0, spilt = 0, at = 0;
     float first = 0.0f;
     for (size_t i = 0; i < n_y; i++) {
@@ -463,7 +463,7 @@ static void check_contents(const checked_type *t, const char *text, size_t len)
             }
             float *scalar = must(malloc(MAX_BATCH * MAX_ROWS * sizeof(float)));
             levels[0].mul[t->w](w, p.row_bytes, MAX_ROWS, p.n_cols, act, p.act_bytes, MAX_BATCH,
-                                scalar, MAX_ROWS, scratch);
+                                scalar, MAX_ROWS, scratch, NULL);
             for (size_t i = 0; i < MAX_BATCH * MAX_ROWS; i++)
                 if (i % MAX_ROWS % 5 == 0)
                     CHECK(same_float(scalar[i], want[i]), "%s: scalar %a, the law says %a",
@@ -554,7 +554,7 @@ static double time_mul(const sl_kernels *k, sl_weight w, const void *weights, si
     for (int i = 0; i < 2 || seconds() - begin < 0.2; i++) {
         double t = seconds();
         k->mul[w](weights, sl_weight_row_bytes(w, n_cols), n_rows, n_cols, act, act_bytes, n_batch,
-                  y, n_rows, scratch);
+                  y, n_rows, scratch, NULL);
         t = seconds() - t;
         best = t < best ? t : best;
     }

@@ -106,7 +106,7 @@ static void against_kernels(void)
         for (int round = 0; round < 4000; round++) {
             for (uint32_t i = 0; i < about->block_bytes; i++)
                 data[i] = (unsigned char)(test_random(&state) >> 40);
-            k.dequantize[type[t].kernel](data, y, about->block_values);
+            k.dequantize[type[t].kernel](data, y, about->block_values, NULL);
             bool bad = false;
             for (uint32_t i = 0; i < about->block_values; i++)
                 bad |= !isfinite(y[i]);
