@@ -94,7 +94,7 @@ static const option options[] = {
      "With --logits: also hidden.0 .. hidden.LAYERS, F32 [tokens, width], the residual between "
      "layers."},
     {"--json", NULL, NULL, KIND_FLAG, AT(json), 0, 0, NULL, 0,
-     SL_CMD_EVAL | SL_CMD_INSPECT | SL_CMD_VERIFY | SL_CMD_PLAN, GROUP_OUTPUT, true,
+     SL_CMD_EVAL | SL_CMD_INSPECT | SL_CMD_VERIFY | SL_CMD_PLAN | SL_CMD_BENCH, GROUP_OUTPUT, true,
      "Print the report as JSON."},
     {"--stats", NULL, "FILE", KIND_TEXT, AT(stats), 0, 0, NULL, 0, SL_CMD_LOAD, GROUP_OUTPUT, false,
      "Write the statistics of the run as JSON (docs/stats-format.md)."},
@@ -143,9 +143,12 @@ static const option options[] = {
     {"--threads", "-t", "N", KIND_COUNT, AT(threads), 1, 1024, NULL, 0, SL_CMD_PRICE, GROUP_IO,
      true, "Threads that compute (default: the physical cores allowed to this process)."},
     {"--cpu-level", NULL, "LEVEL", KIND_CHOICE, AT(cpu_level), 0, 0, "auto|" CPU_LEVELS, -1,
-     SL_CMD_LOAD, GROUP_IO, false,
+     SL_CMD_LOAD | SL_CMD_BENCH, GROUP_IO, false,
      "Kernels to use: auto, or one of " CPU_LEVELS
      "; the results are the same bits (default: auto)."},
+
+    {"--kernels", NULL, NULL, KIND_FLAG, AT(kernels), 0, 0, NULL, 0, SL_CMD_BENCH, GROUP_IO, true,
+     "Time the kernels."},
 
     {"--quiet", "-q", NULL, KIND_FLAG, AT(quiet), 0, 0, NULL, 0, SL_CMD_ALL, GROUP_GENERAL, false,
      "No notes, progress or summary; errors only."},
@@ -408,7 +411,9 @@ sl_status sl_args_parse(const sl_command *c, int argc, char **argv, sl_options *
         if (st)
             return st;
     }
-    if (!out->operand && !out->help)
+    if (out->operand && !c->operand)
+        return sl_fail(err, SL_EINVAL, "%s takes no file ('%.100s')", c->name, out->operand);
+    if (!out->operand && c->operand && !out->help)
         return sl_fail(err, SL_EINVAL, "%s: %s is missing; 'sluice %s -h' shows how it is used",
                        c->name, c->operand, c->name);
     return SL_OK;
@@ -468,7 +473,8 @@ static void help_group(FILE *out, const sl_command *c, option_group g, bool all)
 
 void sl_args_help(FILE *out, const sl_command *c, bool all)
 {
-    fprintf(out, "Usage: sluice %s %s [options]\n\n%s\n", c->name, c->operand, c->about);
+    fprintf(out, "Usage: sluice %s %s%s[options]\n\n%s\n", c->name, c->operand ? c->operand : "",
+            c->operand ? " " : "", c->about);
     for (int g = 0; g < GROUP_COUNT; g++)
         help_group(out, c, (option_group)g, all);
     fprintf(out, "\nExample\n%s\n", c->example);

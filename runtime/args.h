@@ -14,7 +14,8 @@ enum {
     SL_CMD_INSPECT = 8,
     SL_CMD_VERIFY = 16,
     SL_CMD_PLAN = 32,
-    SL_CMD_ALL = 63,
+    SL_CMD_BENCH = 64,
+    SL_CMD_ALL = 127,
     SL_CMD_LOAD = SL_CMD_RUN | SL_CMD_EVAL,  /* commands that load weights */
     SL_CMD_PRICE = SL_CMD_LOAD | SL_CMD_PLAN /* commands that price memory */
 };
@@ -60,6 +61,7 @@ typedef struct sl_options {
     uint64_t disk_rate;                                /* bytes per second to expect; 0: unknown */
     int cpu_level; /* -1: the best of this CPU; else sl_cpu_level */
     const char *stats;
+    bool kernels; /* bench: time the kernels */
 } sl_options;
 
 struct sl_command;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "command.h"
+#include "memory_rate.h"
 #include "report.h"
 #include "setup.h"
 #include "term.h"
@@ -20,52 +21,17 @@ typedef struct plan {
 } plan;
 
 /* ---- what the machine gives ------------------------------------------------------------------ */
-enum { MEASURE_MOST_MIB = 256, MEASURE_LEAST_MIB = 32, MEASURE_TASKS = 64 };
+enum { MEASURE_MOST_MIB = 256, MEASURE_LEAST_MIB = 32 };
 
-typedef struct sweep {
-    const uint64_t *data;
-    size_t n_each;               /* words per task, a multiple of 4 */
-    uint64_t sum[MEASURE_TASKS]; /* used, so that the loads are not left out */
-} sweep;
-
-static void sum_run(void *ctx, size_t task, unsigned worker)
-{
-    sweep *s = ctx;
-    const uint64_t *at = s->data + task * s->n_each;
-    uint64_t a = 0, b = 0, c = 0, d = 0;
-    (void)worker;
-    for (size_t i = 0; i < s->n_each; i += 4) {
-        a += at[i];
-        b += at[i + 1];
-        c += at[i + 2];
-        d += at[i + 3];
-    }
-    s->sum[task] = a + b + c + d;
-}
-
-/* Bytes per second that the workers read from memory together: the best of five walks over more
- * than most caches hold, in at most a quarter of what is free. Where that is too little the rate
- * stays unknown (0), and the disk's counts alone. */
+/* More than most caches hold, in at most a quarter of what is free. Where that is too little the
+ * rate stays unknown (0), and the disk's counts alone. */
 static sl_status measure_memory(plan *p, sl_err *err)
 {
-    uint64_t mib = p->setup.auto_bytes / 4 >> 20, best = UINT64_MAX;
+    uint64_t mib = p->setup.auto_bytes / 4 >> 20;
     mib = mib > MEASURE_MOST_MIB ? MEASURE_MOST_MIB : mib;
     if (mib < MEASURE_LEAST_MIB)
         return SL_OK;
-    uint64_t bytes = mib << 20, *data = malloc(bytes);
-    sweep s = {.data = data, .n_each = bytes / sizeof(uint64_t) / MEASURE_TASKS};
-    if (!data)
-        return sl_fail(err, SL_ENOMEM, "out of memory to measure its bandwidth");
-    memset(data, 1, bytes);
-    for (int i = 0; i < 5; i++) {
-        uint64_t begin = sl_now_ns();
-        sl_workers_run(p->setup.workers, sum_run, &s, MEASURE_TASKS);
-        uint64_t took = sl_now_ns() - begin;
-        best = took < best ? took : best;
-    }
-    free(data);
-    p->memory = (double)bytes / ((double)(best ? best : 1) / 1e9);
-    return SL_OK;
+    return sl_memory_rate(p->setup.workers, mib << 20, &p->memory, err);
 }
 
 /* In at most half of what is free; where that is too little, the rate stays unknown (0). */

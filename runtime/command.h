@@ -13,7 +13,7 @@ typedef int sl_command_fn(const sl_options *o);
 typedef struct sl_command {
     const char *name;
     unsigned bit;        /* SL_CMD_*: which options it takes */
-    const char *operand; /* "MODEL" */
+    const char *operand; /* "MODEL"; NULL: it takes none */
     const char *summary; /* one line, for the list of commands */
     const char *about;   /* a few lines, for its own help */
     const char *example;
@@ -23,7 +23,8 @@ typedef struct sl_command {
 /* The table, ended by a NULL name. */
 const sl_command *sl_commands(void);
 
-sl_command_fn sl_cmd_run, sl_cmd_eval, sl_cmd_tokenize, sl_cmd_inspect, sl_cmd_verify, sl_cmd_plan;
+sl_command_fn sl_cmd_run, sl_cmd_eval, sl_cmd_tokenize, sl_cmd_inspect, sl_cmd_verify, sl_cmd_plan,
+    sl_cmd_bench;
 
 /* "sluice: error: eval: ..." on stderr and SL_EXIT_USAGE, for what the option table cannot check.
  */

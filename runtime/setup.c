@@ -228,8 +228,8 @@ static sl_status split_rest(const sl_setup *s, sl_price *p, sl_err *err)
     return sl_stream_split(sl_model_plan(s->model), &p->stream, &p->split, err);
 }
 
-/* When all weights stay, the rest of the budget is not taken: it is left to others, and the terms say
- * what the run really costs. A smaller whole needs smaller tables, so this goes in rounds. */
+/* When all weights stay, the rest of the budget is not taken: it is left to others, and the terms
+ * say what the run really costs. A smaller whole needs smaller tables, so this goes in rounds. */
 static void take_no_more(const sl_setup *s, sl_price *p)
 {
     while (!p->split.streamed_bytes) {

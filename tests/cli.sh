@@ -269,5 +269,11 @@ json "$work/out" 'len(d["budgets"]) == 5 and d["budgets"][0]["budget"] == d["flo
 run 0 plan "$gguf" --memory 32M
 has out '^  asked '
 
+# ---- bench ----------------------------------------------------------------------------------------
+run 2 bench
+has err 'say what to time: --kernels'
+run 2 bench --kernels model.gguf
+has err 'bench takes no file'
+
 echo "$checks checks, $failed failed"
 [ $failed = 0 ]

@@ -1,0 +1,15 @@
+/* What memory gives to this program's threads: sequential reads. */
+#ifndef SL_MEMORY_RATE_H
+#define SL_MEMORY_RATE_H
+
+#include "../kernels/workers.h"
+#include "../stream/base.h"
+
+/* Bytes per second that the workers together read from bytes of memory (allocated and touched for
+ * it), the best of a few walks. SL_ENOMEM: none to be had. */
+sl_status sl_memory_rate(sl_workers *w, uint64_t bytes, double *rate, sl_err *err);
+
+/* Memory in huge pages where the kernel gives them, as weights lie in it; free() gives it back. */
+void *sl_huge_alloc(uint64_t bytes);
+
+#endif
