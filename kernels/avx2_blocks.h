@@ -1,23 +1,11 @@
 /* Blocks of eight rows at a time, opened into tiles: one 32-bit lane per row, four columns in it.
- * For avx2_quant.c. */
+ * For avx2_mul.h. */
 #ifndef SL_AVX2_BLOCKS_H
 #define SL_AVX2_BLOCKS_H
 
-#include <immintrin.h>
-
+#include "avx2_step.h"
 #include "half.h"
 #include "quant.h"
-
-#define SL_INLINE static inline __attribute__((always_inline))
-/* Arrays of vectors live in registers only when every loop over them is unrolled. */
-#if defined(__clang__)
-#define SL_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define SL_UNROLL _Pragma("GCC unroll 16")
-#endif
-
-/* gcc would regroup long integer sums into trees and run out of registers: a third of the speed. */
-#define SL_KEEP_ORDER(v) __asm__("" : "+x"(v))
 
 /* q[k]: columns 4k .. 4k+3 of eight rows, one byte each, unsigned (Q8_0: signed). */
 typedef struct sl_tile32 {
@@ -25,8 +13,8 @@ typedef struct sl_tile32 {
     __m256 d, m;
 } sl_tile32;
 
-/* scale[j]: the scale of sub-block j as two int16, ready to multiply a pair of 16-bit sums; min[p]:
- * the minima of sub-blocks 2p and 2p+1 (Q6_K: the scales), to multiply a pair of sums of q. */
+/* scale[j]: the scale of sub-block j as sl_add_scaled() wants it; min[p]: the minima of sub-blocks
+ * 2p and 2p+1 (Q6_K: the scales), to multiply a pair of sums of q. */
 typedef struct sl_tile256 {
     __m256i q[64], scale[16], min[8];
     __m256 d, dmin;
@@ -47,13 +35,6 @@ SL_INLINE sl_rows8 sl_rows8_at(const void *w, size_t row_bytes, size_t first, si
     for (size_t r = 0; r < 8; r++)
         rows.p[r] = (const uint8_t *)w + row_bytes * (first + r < n_rows ? first + r : n_rows - 1);
     return rows;
-}
-
-SL_INLINE __m256i sl_broadcast32(const void *p)
-{
-    int32_t v;
-    memcpy(&v, p, sizeof v);
-    return _mm256_set1_epi32(v);
 }
 
 SL_INLINE __m256i sl_load_two(const uint8_t *low, const uint8_t *high)
@@ -110,16 +91,6 @@ SL_INLINE __m256i sl_low_nibbles(__m256i v)
 SL_INLINE __m256i sl_high_nibbles(__m256i v)
 {
     return _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15));
-}
-
-/* Bytes a b c d of each lane, chosen by index (0x80: zero). */
-SL_INLINE __m256i sl_pick(__m256i v, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
-{
-    const int pattern = (int)(a | b << 8 | c << 16 | d << 24);
-    return _mm256_shuffle_epi8(v, _mm256_setr_epi32(pattern, pattern + 0x04040404,
-                                                    pattern + 0x08080808, pattern + 0x0c0c0c0c,
-                                                    pattern, pattern + 0x04040404,
-                                                    pattern + 0x08080808, pattern + 0x0c0c0c0c));
 }
 
 /* ---- Types of 32; i: which block ---- */
@@ -222,12 +193,7 @@ SL_INLINE sl_k_head sl_open_k_words(const sl_rows8 *w, size_t at)
     return h;
 }
 
-/* Byte j of each lane, twice as int16; bytes 2p and 2p+1 as int16. */
-SL_INLINE __m256i sl_twice(__m256i bytes, uint32_t j)
-{
-    return sl_pick(bytes, j, 0x80, j, 0x80);
-}
-
+/* Bytes 2p and 2p+1 of each lane as int16. */
 SL_INLINE __m256i sl_pair(__m256i bytes, uint32_t p)
 {
     return sl_pick(bytes, 2 * p, 0x80, 2 * p + 1, 0x80);
@@ -245,7 +211,7 @@ SL_INLINE void sl_open_k_head(const sl_rows8 *w, size_t at, sl_tile256 *t)
     t->dmin = h.dmin;
     SL_UNROLL
     for (uint32_t j = 0; j < 8; j++)
-        t->scale[j] = sl_twice(h.six[j / 4], j % 4);
+        t->scale[j] = sl_sub_scale(h.six[j / 4], j % 4);
     SL_UNROLL
     for (uint32_t p = 0; p < 4; p++)
         t->min[p] = sl_pair(h.six[2 + p / 2], p % 2);
@@ -319,7 +285,7 @@ SL_INLINE void sl_open_q6_k(const sl_rows8 *w, size_t i, sl_tile256 *t)
     sl_words(w, at + 192, scales);
     SL_UNROLL
     for (uint32_t j = 0; j < 16; j++)
-        t->scale[j] = _mm256_srai_epi16(sl_pick(scales[j / 4], 0x80, j % 4, 0x80, j % 4), 8);
+        t->scale[j] = sl_signed_scales(scales[j / 4], j % 4, j % 4);
     SL_UNROLL
     for (uint32_t p = 0; p < 8; p++)
         t->min[p] = sl_signed_pair(scales[p / 2], p % 2);

@@ -1,7 +1,7 @@
 /* One activation row times eight rows of the types of 256, without a tile in memory: loads and
  * stores are what limits this case, so whole vectors are loaded and little is stored. Rows 0-3 and
- * 4-7 are worked on apart, a vector holds two words of each of four rows. For avx2_quant.c, which
- * says how many pair sums fit 16 bits. */
+ * 4-7 are worked on apart, a vector holds two words of each of four rows. For avx2_mul.h;
+ * avx2_quant.c says how many pair sums fit 16 bits. */
 #ifndef SL_AVX2_SINGLE_H
 #define SL_AVX2_SINGLE_H
 
@@ -35,18 +35,6 @@ SL_INLINE void sl_spread_x(const int8_t *x, __m256i out[4])
     out[3] = _mm256_shuffle_epi32(v, 0xff);
 }
 
-/* 16-bit sums of n products of pairs. */
-SL_INLINE __m256i sl_sum_pairs(const __m256i *q, const __m256i *x, int n)
-{
-    __m256i sum = _mm256_maddubs_epi16(q[0], x[0]);
-    SL_UNROLL
-    for (int k = 1; k < n; k++) {
-        sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(q[k], x[k]));
-        SL_KEEP_ORDER(sum);
-    }
-    return sum;
-}
-
 /* Both halves of each: rows 0-3 of a, rows 4-7 of b. */
 SL_INLINE __m256i sl_join_rows(__m256i a, __m256i b)
 {
@@ -62,8 +50,8 @@ SL_INLINE __m256 sl_add_k_sums(const sl_k_head *h, __m256i isum, sl_act_q8_256 x
     __m256i msum = _mm256_setzero_si256();
     SL_UNROLL
     for (uint32_t p = 0; p < 4; p++)
-        msum = _mm256_add_epi32(msum, _mm256_madd_epi16(sl_pair(h->six[2 + p / 2], p % 2),
-                                                        sl_broadcast32(x.sum32 + 8 * i + 2 * p)));
+        msum = sl_add_pairs(msum, sl_pair(h->six[2 + p / 2], p % 2),
+                            sl_broadcast32(x.sum32 + 8 * i + 2 * p));
     acc = _mm256_fmadd_ps(_mm256_mul_ps(h->d, dx), _mm256_cvtepi32_ps(isum), acc);
     return _mm256_fnmadd_ps(_mm256_mul_ps(h->dmin, dx), _mm256_cvtepi32_ps(msum), acc);
 }
@@ -73,13 +61,6 @@ SL_INLINE __m256i sl_four_twice(__m256i rows, int four)
 {
     return four ? _mm256_permute2x128_si256(rows, rows, 0x11)
                 : _mm256_permute2x128_si256(rows, rows, 0x00);
-}
-
-/* isum + scale * the sum of n products of pairs. */
-SL_INLINE __m256i sl_add_scaled(__m256i isum, const __m256i *q, const __m256i *x, int n,
-                                __m256i scale)
-{
-    return _mm256_add_epi32(isum, _mm256_madd_epi16(sl_sum_pairs(q, x, n), scale));
 }
 
 /* Left by n bits, or right by -n; a mask must follow, bits cross bytes. */
@@ -116,8 +97,8 @@ SL_INLINE __m256i sl_single_nibbles(const sl_rows8 *w, size_t q_at, const sl_k_h
                 q0[k] = _mm256_or_si256(q0[k], _mm256_and_si256(bit0, sixteen));
                 q1[k] = _mm256_or_si256(q1[k], _mm256_and_si256(bit1, sixteen));
             }
-            isum[four] = sl_add_scaled(isum[four], q0, x0, 4, sl_twice(six, j));
-            isum[four] = sl_add_scaled(isum[four], q1, x1, 4, sl_twice(six, j + 1));
+            isum[four] = sl_add_scaled(isum[four], q0, x0, 4, sl_sub_scale(six, j));
+            isum[four] = sl_add_scaled(isum[four], q1, x1, 4, sl_sub_scale(six, j + 1));
         }
     }
     return sl_join_rows(isum[0], isum[1]);
@@ -140,15 +121,6 @@ SL_INLINE __m256 sl_single_q5_k(const sl_rows8 *w, size_t i, sl_act_q8_256 x, __
     sl_words_of_four(w->p + 4, at + 16, high[1]);
     const __m256i isum = sl_single_nibbles(w, at + 48, &head, high, x.q + 256 * i);
     return sl_add_k_sums(&head, isum, x, i, acc);
-}
-
-/* Scales of sub-blocks j (first half) and j+1 (second half), twice as int16. */
-SL_INLINE __m256i sl_two_signed(__m256i scales, int j)
-{
-    const int a = j << 8 | j << 24 | 0x00800080, b = (j + 1) << 8 | (j + 1) << 24 | 0x00800080;
-    const __m256i pattern = _mm256_setr_epi32(a, a + 0x04000400, a + 0x08000800, a + 0x0c000c00, b,
-                                              b + 0x04000400, b + 0x08000800, b + 0x0c000c00);
-    return _mm256_srai_epi16(_mm256_shuffle_epi8(scales, pattern), 8);
 }
 
 /* Half of sl_words_of_four(): words 2 part and 2 part + 1. */
@@ -206,8 +178,9 @@ SL_INLINE __m256 sl_single_q6_k(const sl_rows8 *w, size_t i, sl_act_q8_256 x, __
         for (int h = 0; h < 2; h++) {
             const __m256i first = sl_four_twice(scales[2 * h], four);
             const __m256i second = sl_four_twice(scales[2 * h + 1], four);
-            const __m256i scale[4] = {sl_two_signed(first, 0), sl_two_signed(first, 2),
-                                      sl_two_signed(second, 0), sl_two_signed(second, 2)};
+            const __m256i scale[4] = {sl_signed_scales(first, 0, 1), sl_signed_scales(first, 2, 3),
+                                      sl_signed_scales(second, 0, 1),
+                                      sl_signed_scales(second, 2, 3)};
             SL_UNROLL
             for (int part = 0; part < 2; part++)
                 isum[four] = sl_single_q6_part(w->p + 4 * four, at, h, part,
@@ -216,8 +189,8 @@ SL_INLINE __m256 sl_single_q6_k(const sl_rows8 *w, size_t i, sl_act_q8_256 x, __
     }
     SL_UNROLL
     for (uint32_t p = 0; p < 8; p++)
-        msum = _mm256_add_epi32(msum, _mm256_madd_epi16(sl_signed_pair(scales[p / 2], p % 2),
-                                                        sl_broadcast32(x.sum16 + 16 * i + 2 * p)));
+        msum = sl_add_pairs(msum, sl_signed_pair(scales[p / 2], p % 2),
+                            sl_broadcast32(x.sum16 + 16 * i + 2 * p));
     const __m256i sum =
         _mm256_sub_epi32(sl_join_rows(isum[0], isum[1]), _mm256_slli_epi32(msum, 5));
     const __m256 d = _mm256_mul_ps(sl_halves(w, at + 208), _mm256_set1_ps(x.d[i]));
