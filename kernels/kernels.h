@@ -23,7 +23,14 @@ typedef enum sl_weight {
     SL_W_Q4_K,
     SL_W_Q5_K,
     SL_W_Q6_K,
-    SL_W_COUNT
+    /* scales beside the blocks (sl_scales); types with all in the blocks stand above. Layouts:
+       scales.h */
+    SL_W_MLX4,        /* group: 32, 64 or 128; F16 or BF16; scale and bias */
+    SL_W_MLX8,        /* the same */
+    SL_W_MXFP4_SPLIT, /* group 32, E8M0 (255 counts as 2^128) */
+    SL_W_FP8,         /* group: a multiple of 16, or all columns and more */
+    SL_W_COUNT,
+    SL_W_FIRST_BESIDE = SL_W_MLX4
 } sl_weight;
 
 /* What a product reads beside the weights. One activation row is sl_act_bytes(act, n_cols) bytes,
@@ -62,8 +69,8 @@ typedef struct sl_scales {
                                  one, stored as the scales are */
     size_t scale_bytes; /* from the scales of a row of tiles to those of the next; biases too */
     sl_scale type;
-    uint32_t group, block_rows;
-    uint32_t first_row; /* the first row's place in its tile: 0 .. block_rows - 1 */
+    uint32_t group, block_rows; /* block_rows is 1 in all types but FP8 */
+    uint32_t first_row;         /* the first row's place in its tile: 0 .. block_rows - 1 */
 } sl_scales;
 
 /* One row: n_cols values (a whole number of blocks) from w to y. Exactly the format's definition,

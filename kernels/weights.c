@@ -14,6 +14,10 @@ static const sl_weight_info weights[SL_W_COUNT] = {
     [SL_W_Q4_K] = {"Q4_K", 256, sizeof(sl_q4_k), SL_ACT_Q8_256},
     [SL_W_Q5_K] = {"Q5_K", 256, sizeof(sl_q5_k), SL_ACT_Q8_256},
     [SL_W_Q6_K] = {"Q6_K", 256, sizeof(sl_q6_k), SL_ACT_Q8_256},
+    [SL_W_MLX4] = {"MLX4", 32, 16, SL_ACT_Q8_32},
+    [SL_W_MLX8] = {"MLX8", 32, 32, SL_ACT_Q8_32},
+    [SL_W_MXFP4_SPLIT] = {"MXFP4", 32, 16, SL_ACT_Q8_32},
+    [SL_W_FP8] = {"FP8", 1, 1, SL_ACT_F32},
 };
 
 const sl_weight_info *sl_weight_about(sl_weight w)
@@ -47,5 +51,7 @@ size_t sl_act_bytes(sl_act act, size_t n_cols)
 
 size_t sl_mul_scratch_bytes(sl_weight w, size_t n_cols)
 {
-    return weights[w].act == SL_ACT_F32 ? 0 : round_up_64(n_cols * SL_MUL_SCRATCH_PER_COL);
+    return weights[w].act == SL_ACT_F32 && w != SL_W_FP8
+               ? 0
+               : round_up_64(n_cols * SL_MUL_SCRATCH_PER_COL);
 }

@@ -1,4 +1,5 @@
-/* What this proves, for every quantised weight type at every level this CPU has: blocks dequantise
+/* What this proves, for every quantised weight type whose blocks hold everything (the others:
+ * kernels_layouts), at every level this CPU has: blocks dequantise
  * to ggml's bits; the scalar products follow the law of docs/adding-a-kernel.md (restated here) and
  * stay within int8 noise of products in double; every level gives the scalar level's bits, for any
  * shape, alignment and content, and touches nothing but its outputs and scratch. --bench: speed. */
@@ -29,7 +30,7 @@ static const checked_type types[] = {
     {SL_W_Q6_K, "quant/Q6_K.safetensors", 208, -1},
 };
 enum { N_TYPES = sizeof types / sizeof types[0] };
-_Static_assert((int)N_TYPES == (int)SL_W_COUNT, "every weight type is checked");
+_Static_assert((int)N_TYPES == (int)SL_W_FIRST_BESIDE, "every weight type is checked");
 
 static sl_kernels levels[SL_CPU_LEVEL_COUNT];
 static int n_levels;
