@@ -23,6 +23,17 @@ typedef enum sl_weight {
     SL_W_Q4_K,
     SL_W_Q5_K,
     SL_W_Q6_K,
+    SL_W_Q2_K,
+    SL_W_Q3_K,
+    SL_W_IQ4_NL,
+    SL_W_IQ4_XS,
+    SL_W_MXFP4,
+    SL_W_NVFP4, /* without the factor that a model keeps for the whole tensor */
+    SL_W_TQ1_0,
+    SL_W_TQ2_0,
+    SL_W_Q1_0,
+    SL_W_Q2_0,
+    SL_W_F64, /* rounded to float, one by one */
     /* scales beside the blocks (sl_scales); types with all in the blocks stand above. Layouts:
        scales.h */
     SL_W_MLX4,        /* group: 32, 64 or 128; F16 or BF16; scale and bias */

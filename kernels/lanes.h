@@ -39,6 +39,13 @@ static inline float sl_load_bf16(const void *p)
     return sl_bfloat_to_float(sl_load_u16(p));
 }
 
+static inline float sl_load_f64(const void *p)
+{
+    double d;
+    memcpy(&d, p, sizeof d);
+    return (float)d;
+}
+
 /* w: n elements of size bytes each. */
 static inline float sl_dot(sl_load_fn *load, size_t size, const void *w, const float *x, size_t n)
 {

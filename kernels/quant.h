@@ -4,6 +4,8 @@
 #ifndef SL_QUANT_H
 #define SL_QUANT_H
 
+#include "half.h"
+
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -49,10 +51,85 @@ typedef struct sl_q6_k {
     uint8_t d[2];
 } sl_q6_k;
 
+/* 16 sub-blocks of 16: the low nibble of scales is the scale, the high one the minimum. Value
+ * 32k+i of half h (k < 4, i < 32) is bits 2k and 2k+1 of q[32h + i]. */
+typedef struct sl_q2_k {
+    uint8_t scales[16], q[64], d[2], dmin[2];
+} sl_q2_k;
+
+/* 16 sub-blocks of 16. Values have their low two bits as in Q2_K; bit j of high[i] is the third bit
+ * of value 32j+i. Scale j has its low four bits in nibble j/8 of scales[j%8], its high two in bits
+ * 2(j/4) of scales[8 + j%4]. */
+typedef struct sl_q3_k {
+    uint8_t high[32], q[64], scales[12], d[2];
+} sl_q3_k;
+
+/* Nibbles, as in Q4_0, that choose from sl_iq4_codes. */
+typedef struct sl_iq4_nl {
+    uint8_t d[2], q[16];
+} sl_iq4_nl;
+
+/* 8 sub-blocks of 32, each with nibbles as a block of IQ4_NL has them. Scale j has its low four
+ * bits in nibble j%2 of scales_low[j/2], its high two in bits 2j of scales_high. */
+typedef struct sl_iq4_xs {
+    uint8_t d[2], scales_high[2], scales_low[4], q[128];
+} sl_iq4_xs;
+
+/* Nibbles, as in Q4_0, that choose from sl_e2m1_codes (scales.h). scale: sl_e8m0_half(). */
+typedef struct sl_mxfp4 {
+    uint8_t scale, q[16];
+} sl_mxfp4;
+
+/* 4 sub-blocks of 16, 8 bytes of q each: low nibbles first. scale: sl_half_of_ue4m3(). */
+typedef struct sl_nvfp4 {
+    uint8_t scale[4], q[32];
+} sl_nvfp4;
+
+/* Five values in a byte, digits of base 3: values 32n+i (n < 5) in q[i], 160+16n+i in q[32 + i];
+ * four in a byte: 240+4n+i (n < 4) in last[i]. */
+typedef struct sl_tq1_0 {
+    uint8_t q[48], last[4], d[2];
+} sl_tq1_0;
+
+/* Values as in Q2_K. */
+typedef struct sl_tq2_0 {
+    uint8_t q[64], d[2];
+} sl_tq2_0;
+
+/* 128 values: bit i is the sign of value i, 1 for plus. */
+typedef struct sl_q1_0 {
+    uint8_t d[2], q[16];
+} sl_q1_0;
+
+/* 64 values: value 4i+k is bits 2k and 2k+1 of q[i]. */
+typedef struct sl_q2_0 {
+    uint8_t d[2], q[16];
+} sl_q2_0;
+
 _Static_assert(sizeof(sl_q8_0) == 34 && sizeof(sl_q4_0) == 18 && sizeof(sl_q4_1) == 20 &&
                    sizeof(sl_q5_0) == 22 && sizeof(sl_q5_1) == 24 && sizeof(sl_q4_k) == 144 &&
                    sizeof(sl_q5_k) == 176 && sizeof(sl_q6_k) == 210,
                "blocks are as in the file");
+_Static_assert(sizeof(sl_q2_k) == 84 && sizeof(sl_q3_k) == 110 && sizeof(sl_iq4_nl) == 18 &&
+                   sizeof(sl_iq4_xs) == 136 && sizeof(sl_mxfp4) == 17 && sizeof(sl_nvfp4) == 36 &&
+                   sizeof(sl_tq1_0) == 54 && sizeof(sl_tq2_0) == 66 && sizeof(sl_q1_0) == 18 &&
+                   sizeof(sl_q2_0) == 18,
+               "blocks are as in the file");
+
+/* What the nibbles of IQ4_NL and IQ4_XS stand for. */
+static const int8_t sl_iq4_codes[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                        1,    13,   25,  38,  53,  69,  89,  113};
+
+/* Half of an e4m3 float without a sign; bit 7 counts for nothing, but 0x7f is 0 and 0xff is not. */
+static inline float sl_half_of_ue4m3(uint8_t b)
+{
+    const uint32_t exponent = b >> 3 & 15u, mantissa = b & 7u;
+    if (b == 0x7f)
+        return 0.0f;
+    if (exponent == 0)
+        return (float)mantissa * 0x1p-10f;
+    return sl_float_of_bits((exponent + 119u) << 23 | mantissa << 20);
+}
 
 /* The 12 bytes of Q4_K and Q5_K: out[0..7] six-bit scales, out[8..15] six-bit minima, of the eight
  * sub-blocks. Four bytes at a time; bytes 8-11 hold the low four bits of the last four of each, the

@@ -32,6 +32,12 @@ static void mul_bf16(SL_MUL_ARGS)
         scratch, beside);
 }
 
+static void mul_f64(SL_MUL_ARGS)
+{
+    mul(sl_load_f64, 8, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch,
+        beside);
+}
+
 static void quantize_f32(SL_QUANTIZE_ARGS)
 {
     memcpy(out, x, n_cols * sizeof *x);
@@ -98,6 +104,7 @@ void sl_kernels_fill_scalar_float(sl_kernels *k)
     k->mul[SL_W_F32] = mul_f32;
     k->mul[SL_W_F16] = mul_f16;
     k->mul[SL_W_BF16] = mul_bf16;
+    k->mul[SL_W_F64] = mul_f64;
     k->quantize[SL_ACT_F32] = quantize_f32;
     k->rms_norm = rms_norm;
     k->rope_halves = rope_halves;

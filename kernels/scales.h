@@ -25,10 +25,11 @@ static inline float sl_e8m0_half(uint8_t e)
 }
 
 /* Twice the number, which is an integer. */
+static const int8_t sl_e2m1_codes[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 static inline int sl_e2m1_twice(uint32_t nibble)
 {
-    static const int8_t twice[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    return twice[nibble & 15];
+    return sl_e2m1_codes[nibble & 15];
 }
 
 /* Exponent and mantissa are those of a half whose exponent counts from 8 lower; subnormals too. */

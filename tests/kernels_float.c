@@ -4,6 +4,7 @@
 #include "lib_test.h"
 
 #include "../kernels/kernels.h"
+#include "../kernels/lanes.h"
 #include "../kernels/vmath.h"
 
 #include <math.h>
@@ -94,12 +95,13 @@ enum { N_LENGTHS = sizeof lengths / sizeof lengths[0] };
 
 /* ---- products ---- */
 
-static const sl_weight products[] = {SL_W_F32, SL_W_F16, SL_W_BF16};
-static const char *const product_names[] = {"f32", "f16", "bf16"};
+static const sl_weight products[] = {SL_W_F32, SL_W_F16, SL_W_BF16, SL_W_F64};
+static const char *const product_names[] = {"f32", "f16", "bf16", "f64"};
+enum { N_PRODUCTS = sizeof products / sizeof products[0] };
 
 static size_t size_of(sl_weight w)
 {
-    return w == SL_W_F32 ? 4 : 2;
+    return w == SL_W_F64 ? 8 : w == SL_W_F32 ? 4 : 2;
 }
 
 static void weights_from(sl_weight type, enum pattern p, uint8_t *w, size_t n)
@@ -108,7 +110,10 @@ static void weights_from(sl_weight type, enum pattern p, uint8_t *w, size_t n)
         const float f = value(p, i);
         const uint32_t bits = sl_bits_of_float(f);
         const uint16_t half = type == SL_W_F16 ? sl_half_of_float(f) : (uint16_t)(bits >> 16);
-        if (type == SL_W_F32)
+        const double d = (double)f * (1.0 + 1e-9 * (double)(i % 64)); /* rounds to f or beside it */
+        if (type == SL_W_F64)
+            memcpy(w + 8 * i, &d, 8);
+        else if (type == SL_W_F32)
             memcpy(w + 4 * i, &f, 4);
         else
             memcpy(w + 2 * i, &half, 2);
@@ -147,7 +152,7 @@ static void product_case(const sl_kernels *scalar, const sl_kernels *k, sl_weigh
 
 static void test_products(const sl_kernels *scalar, const sl_kernels *k)
 {
-    for (int t = 0; t < 3; t++) {
+    for (int t = 0; t < N_PRODUCTS; t++) {
         for (int p = 0; p < N_PATTERNS; p++) {
             for (int i = 0; i < N_LENGTHS; i++) {
                 test_case("%s: mul %s, %s, %zu columns", k->level, product_names[t],
@@ -173,9 +178,9 @@ static void test_products(const sl_kernels *scalar, const sl_kernels *k)
 static void test_product_value(const sl_kernels *k)
 {
     enum { N = 3000 };
-    for (int t = 0; t < 3; t++) {
+    for (int t = 0; t < N_PRODUCTS; t++) {
         test_case("%s: mul %s against double", k->level, product_names[t]);
-        uint8_t *w = malloc(N * 4);
+        uint8_t *w = malloc(N * 8);
         float *x = room(N), y, wide;
         fill(RANDOM, x, N);
         weights_from(products[t], RANDOM, w, N);
@@ -184,6 +189,8 @@ static void test_product_value(const sl_kernels *k)
             const uint8_t *at = w + i * size_of(products[t]);
             if (t == 0)
                 memcpy(&wide, at, 4);
+            else if (t == 3)
+                wide = sl_load_f64(at);
             else
                 wide = t == 1 ? sl_half_load(at) : sl_bfloat_to_float(sl_load_u16(at));
             sum += (double)wide * (double)x[i];
@@ -494,7 +501,7 @@ static void bench(sl_cpu_level best)
     for (unsigned l = 0; l <= best; l++) {
         sl_kernels k;
         sl_kernels_init(&k, (sl_cpu_level)l);
-        for (int t = 0; t < 3; t++) {
+        for (int t = 0; t < N_PRODUCTS; t++) {
             const size_t n = 4096, big = l ? 16384 : 512, size = size_of(products[t]);
             const double memory = time_product(&k, products[t], big, n, 1);
             const double cache = time_product(&k, products[t], 48, n, 1);

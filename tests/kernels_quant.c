@@ -22,12 +22,28 @@ typedef struct checked_type {
 } checked_type;
 
 static const checked_type types[] = {
-    {SL_W_F32, "quant/F32.safetensors", -1, -1},    {SL_W_F16, "quant/F16.safetensors", -1, -1},
-    {SL_W_BF16, "quant/BF16.safetensors", -1, -1},  {SL_W_Q8_0, "quant/Q8_0.safetensors", 0, -1},
-    {SL_W_Q4_0, "quant/Q4_0.safetensors", 0, -1},   {SL_W_Q4_1, "quant/Q4_1.safetensors", 0, 2},
-    {SL_W_Q5_0, "quant/Q5_0.safetensors", 0, -1},   {SL_W_Q5_1, "quant/Q5_1.safetensors", 0, 2},
-    {SL_W_Q4_K, "quant/Q4_K.safetensors", 0, 2},    {SL_W_Q5_K, "quant/Q5_K.safetensors", 0, 2},
+    {SL_W_F32, "quant/F32.safetensors", -1, -1},
+    {SL_W_F16, "quant/F16.safetensors", -1, -1},
+    {SL_W_BF16, "quant/BF16.safetensors", -1, -1},
+    {SL_W_Q8_0, "quant/Q8_0.safetensors", 0, -1},
+    {SL_W_Q4_0, "quant/Q4_0.safetensors", 0, -1},
+    {SL_W_Q4_1, "quant/Q4_1.safetensors", 0, 2},
+    {SL_W_Q5_0, "quant/Q5_0.safetensors", 0, -1},
+    {SL_W_Q5_1, "quant/Q5_1.safetensors", 0, 2},
+    {SL_W_Q4_K, "quant/Q4_K.safetensors", 0, 2},
+    {SL_W_Q5_K, "quant/Q5_K.safetensors", 0, 2},
     {SL_W_Q6_K, "quant/Q6_K.safetensors", 208, -1},
+    {SL_W_Q2_K, "quant/Q2_K.safetensors", 80, 82},
+    {SL_W_Q3_K, "quant/Q3_K.safetensors", 108, -1},
+    {SL_W_IQ4_NL, "quant/IQ4_NL.safetensors", 0, -1},
+    {SL_W_IQ4_XS, "quant/IQ4_XS.safetensors", 0, -1},
+    {SL_W_MXFP4, "quant/MXFP4.safetensors", -1, -1},
+    {SL_W_NVFP4, "quant/NVFP4.safetensors", -1, -1},
+    {SL_W_TQ1_0, "quant/TQ1_0.safetensors", 52, -1},
+    {SL_W_TQ2_0, "quant/TQ2_0.safetensors", 64, -1},
+    {SL_W_Q1_0, "quant/Q1_0.safetensors", 0, -1},
+    {SL_W_Q2_0, "quant/Q2_0.safetensors", 0, -1},
+    {SL_W_F64, "quant/F64.safetensors", -1, -1},
 };
 enum { N_TYPES = sizeof types / sizeof types[0] };
 _Static_assert((int)N_TYPES == (int)SL_W_FIRST_BESIDE, "every weight type is checked");
@@ -114,6 +130,29 @@ static int bit(const uint8_t *p, int i)
     return p[i / 8] >> (i % 8) & 1;
 }
 
+/* E2M1, doubled. */
+static int law_e2m1(int nibble)
+{
+    const int exponent = nibble >> 1 & 3, mantissa = nibble & 1;
+    const int size = exponent ? (2 + mantissa) << (exponent - 1) : mantissa;
+    return nibble & 8 ? -size : size;
+}
+
+static int law_iq4(int nibble)
+{
+    static const int codes[] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                1,    13,   25,  38,  53,  69,  89,  113};
+    return codes[nibble];
+}
+
+/* Digit n after the point of b / 256 in base 3. */
+static int law_ternary(int b, int n)
+{
+    for (; n >= 0; n--)
+        b *= 3;
+    return b / 256 % 3 - 1;
+}
+
 static int law_q(sl_weight w, const uint8_t *b, int i)
 {
     const int nibble_k = i / 32 % 2 * 4, byte_k = i / 64 * 32 + i % 32;
@@ -135,6 +174,29 @@ static int law_q(sl_weight w, const uint8_t *b, int i)
     case SL_W_Q6_K:
         return (b[i / 128 * 64 + i % 64] >> (i % 128 / 64 * 4) & 15) +
                16 * (b[128 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) - 32;
+    case SL_W_Q2_K:
+        return b[16 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+    case SL_W_Q3_K:
+        return (b[32 + i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) +
+               4 * (b[i % 32] >> (i / 32) & 1) - 4;
+    case SL_W_IQ4_NL:
+        return law_iq4(nibble32(b + 2, i));
+    case SL_W_IQ4_XS:
+        return law_iq4(nibble32(b + 8 + i / 32 * 16, i % 32));
+    case SL_W_MXFP4:
+        return law_e2m1(nibble32(b + 1, i));
+    case SL_W_NVFP4:
+        return law_e2m1(b[4 + i / 16 * 8 + i % 8] >> (i % 16 / 8 * 4) & 15);
+    case SL_W_TQ1_0:
+        return i < 160   ? law_ternary(b[i % 32], i / 32)
+               : i < 240 ? law_ternary(b[32 + i % 16], (i - 160) / 16)
+                         : law_ternary(b[48 + i % 4], (i - 240) / 4);
+    case SL_W_TQ2_0:
+        return (b[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3) - 1;
+    case SL_W_Q1_0:
+        return 2 * bit(b + 2, i) - 1;
+    case SL_W_Q2_0:
+        return 2 * bit(b + 2, 2 * i + 1) + bit(b + 2, 2 * i) - 1;
     default:
         return 0;
     }
@@ -145,6 +207,16 @@ static int law_scale(sl_weight w, const uint8_t *b, int i, bool min)
 {
     if (w == SL_W_Q6_K)
         return min ? 0 : (int8_t)b[192 + i / 16];
+    if (w == SL_W_Q2_K)
+        return min ? b[i / 16] >> 4 : b[i / 16] & 15;
+    if (w == SL_W_Q3_K) {
+        const int j = i / 16, low = j < 8 ? b[96 + j] & 15 : b[96 + j - 8] >> 4;
+        return low + 16 * (b[104 + j % 4] >> (j / 4 * 2) & 3) - 32;
+    }
+    if (w == SL_W_IQ4_XS) {
+        const int j = i / 32, low = b[4 + j / 2] >> (j % 2 * 4) & 15;
+        return low + 16 * bit(b + 2, 2 * j) + 32 * bit(b + 2, 2 * j + 1) - 32;
+    }
     if (w != SL_W_Q4_K && w != SL_W_Q5_K)
         return 1;
     const uint8_t *s = b + 4 + (min ? 4 : 0);
@@ -184,25 +256,42 @@ static float law_quantize(const float *x, int n, int *q)
     return d * (tq[0] / (float)square);
 }
 
+/* The factor of value i's integer. */
+static float law_d(const checked_type *t, const uint8_t *b, int i)
+{
+    if (t->w == SL_W_MXFP4)
+        return ldexpf(0.5f, b[0] - 127);
+    if (t->w != SL_W_NVFP4)
+        return sl_half_load(b + t->d_at);
+    const int byte = b[i / 16], exponent = byte >> 3 & 15, mantissa = byte & 7;
+    if (byte == 0x7f)
+        return 0.0f;
+    return 0.5f * (exponent ? ldexpf(1.0f + (float)mantissa / 8.0f, exponent - 7)
+                            : ldexpf((float)mantissa, -9));
+}
+
+/* One step for as many values as have one w.d and one x.d. */
 static float law_dot(const checked_type *t, const uint8_t *row, const float *x, size_t n_cols)
 {
     const sl_weight_info *about = sl_weight_about(t->w);
-    const int n = (int)about->block_values;
-    const bool minus = about->act == SL_ACT_Q8_256;
+    const int n_x = about->act == SL_ACT_Q8_256 ? 256 : 32, step = t->w == SL_W_NVFP4 ? 16 : n_x;
     float acc = 0.0f;
-    for (size_t c = 0; c < n_cols; c += about->block_values, row += about->block_bytes) {
+    for (size_t c = 0; c < n_cols; c += (size_t)n_x) {
+        const uint8_t *b = row + c / about->block_values * about->block_bytes;
+        const int at = (int)(c % about->block_values);
         int q[256];
-        const float dx = law_quantize(x + c, n, q);
-        int64_t isum = 0, msum = 0;
-        for (int i = 0; i < n; i++) {
-            isum += (int64_t)law_q(t->w, row, i) * q[i] * law_scale(t->w, row, i, false);
-            msum += (int64_t)q[i] * law_scale(t->w, row, i, true);
-        }
-        const float d = sl_half_load(row + t->d_at) * dx;
-        acc = fmaf(d, (float)isum, acc);
-        if (t->m_at >= 0) {
-            const float m = sl_half_load(row + t->m_at) * dx;
-            acc = fmaf(minus ? -m : m, (float)msum, acc);
+        const float dx = law_quantize(x + c, n_x, q);
+        for (int k = 0; k < n_x; k += step) {
+            int64_t isum = 0, msum = 0;
+            for (int i = k; i < k + step; i++) {
+                isum += (int64_t)law_q(t->w, b, at + i) * q[i] * law_scale(t->w, b, at + i, false);
+                msum += (int64_t)q[i] * law_scale(t->w, b, at + i, true);
+            }
+            acc = fmaf(law_d(t, b, at + k) * dx, (float)isum, acc);
+            if (t->m_at < 0)
+                continue;
+            const float m = sl_half_load(b + t->m_at) * dx;
+            acc = fmaf(n_x == 256 ? -m : m, (float)msum, acc);
         }
     }
     return acc;
@@ -248,8 +337,8 @@ static void check_golden_product(const checked_type *t, const char *text, size_t
     levels[0].quantize[about->act](x, act, n_cols);
     levels[0].mul[t->w](raw, row_bytes, 16, n_cols, act, act_bytes, 1, y, 16, scratch, NULL);
     for (int r = 0; r < 16; r++) {
-        const double bound =
-            noise_bound(values + (size_t)r * n_cols, x, n_cols, about->block_values);
+        const double bound = noise_bound(values + (size_t)r * n_cols, x, n_cols,
+                                         about->act == SL_ACT_Q8_256 ? 256 : 32);
         CHECK(fabs((double)y[r] - want[r]) <= bound, "%s row %d: %g, expected %g +- %g",
               about->name, r, (double)y[r], want[r], bound);
         const float law = law_dot(t, raw + (size_t)r * row_bytes, x, n_cols);
@@ -340,9 +429,11 @@ static void fill_block(const checked_type *t, w_kind kind, uint8_t *block, uint6
     const size_t n = sl_weight_about(t->w)->block_bytes;
     for (size_t i = 0; i < n; i++)
         block[i] = (uint8_t)test_random(seed);
-    /* 0x80: the lowest int8 as weight and as scale; 0xff: the largest nibbles and six-bit scales */
+    /* 0x80: the lowest int8 as weight and as scale; 0xff: the largest nibbles and six-bit scales;
+     * of IQ4, code and scale 0 are the largest magnitudes */
+    const bool is_iq4 = t->w == SL_W_IQ4_NL || t->w == SL_W_IQ4_XS;
     if (kind == W_ZERO || kind == W_LOWEST)
-        memset(block, kind == W_ZERO ? 0 : 0x80, n);
+        memset(block, kind == W_ZERO || is_iq4 ? 0 : 0x80, n);
     if (kind == W_HIGHEST)
         memset(block, t->w == SL_W_Q8_0 || t->w == SL_W_Q6_K ? 0x7f : 0xff, n);
     if (kind == W_HIGHEST && t->w == SL_W_Q6_K)

@@ -90,10 +90,15 @@ static void against_kernels(void)
     static const struct {
         sl_dtype stored;
         sl_weight kernel;
-    } type[] = {{SL_F32, SL_W_F32},   {SL_F16, SL_W_F16},   {SL_BF16, SL_W_BF16},
-                {SL_Q8_0, SL_W_Q8_0}, {SL_Q4_0, SL_W_Q4_0}, {SL_Q4_1, SL_W_Q4_1},
-                {SL_Q5_0, SL_W_Q5_0}, {SL_Q5_1, SL_W_Q5_1}, {SL_Q4_K, SL_W_Q4_K},
-                {SL_Q5_K, SL_W_Q5_K}, {SL_Q6_K, SL_W_Q6_K}};
+    } type[] = {
+        {SL_F32, SL_W_F32},     {SL_F16, SL_W_F16},       {SL_BF16, SL_W_BF16},
+        {SL_Q8_0, SL_W_Q8_0},   {SL_Q4_0, SL_W_Q4_0},     {SL_Q4_1, SL_W_Q4_1},
+        {SL_Q5_0, SL_W_Q5_0},   {SL_Q5_1, SL_W_Q5_1},     {SL_Q4_K, SL_W_Q4_K},
+        {SL_Q5_K, SL_W_Q5_K},   {SL_Q6_K, SL_W_Q6_K},     {SL_Q2_K, SL_W_Q2_K},
+        {SL_Q3_K, SL_W_Q3_K},   {SL_IQ4_NL, SL_W_IQ4_NL}, {SL_IQ4_XS, SL_W_IQ4_XS},
+        {SL_TQ1_0, SL_W_TQ1_0}, {SL_TQ2_0, SL_W_TQ2_0},   {SL_Q1_0, SL_W_Q1_0},
+        {SL_Q2_0, SL_W_Q2_0},
+    };
     sl_kernels k;
     unsigned char data[LARGEST];
     float y[256];
