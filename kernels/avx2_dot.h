@@ -1,5 +1,5 @@
 /* Rows of floats times rows of activations, as lanes.h defines it: two registers hold the 16 lanes
- * of one output. For avx2_*.c only. */
+ * of one output. For avx2_*.c, and avx512_*.c where it has no better. */
 #ifndef SL_AVX2_DOT_H
 #define SL_AVX2_DOT_H
 
@@ -13,7 +13,7 @@
 #if defined(__clang__)
 #define SL_UNROLL _Pragma("clang loop unroll(full)")
 #else
-#define SL_UNROLL _Pragma("GCC unroll 16")
+#define SL_UNROLL _Pragma("GCC unroll 32")
 #endif
 
 SL_INLINE size_t avx2_size_of(sl_weight type)

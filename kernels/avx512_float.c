@@ -1,8 +1,235 @@
-/* The slots of this level for float kernels with AVX-512; those that are not filled keep the level
- * below. */
+/* scalar_float.c, sixteen values at a time; ends of rows are masked. */
+#include "avx512_dot.h"
+#include "avx512_math.h"
 #include "levels.h"
+
+/* Of weights, in the second-level cache while a batch passes. */
+enum { BLOCK_BYTES = 512 << 10 };
+
+/* ---- one activation row ---- */
+
+/* Bytes that are read ahead at least, and bytes of two rows with which those that follow still fit
+ * the first-level cache. */
+enum { AHEAD = 8 << 10, PAIR_BYTES = 16 << 10 };
+
+/* Two rows from r up, while the bytes that follow come in in the order of their addresses: rows
+ * side by side would be many short visits to the memory's pages. */
+SL_INLINE void gemv_pair(sl_weight type, const avx2_rows *t, size_t r)
+{
+    enum { STEP = 4 * SL_LANES };
+    const size_t size = avx2_size_of(type), line = 64;
+    const uint8_t *w = t->w + r * t->row_bytes, *v = w + t->row_bytes;
+    const uint8_t *next = w + (2 * t->row_bytes > AHEAD ? 2 * t->row_bytes : AHEAD);
+    __m512 acc[2] = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    size_t c = 0;
+    for (; c + STEP <= t->n_cols; c += STEP, next += 2 * STEP * size) {
+        SL_UNROLL
+        for (size_t i = 0; i < 2 * STEP * size; i += line)
+            _mm_prefetch((const char *)next + i, _MM_HINT_T0);
+        SL_UNROLL
+        for (size_t at = c; at < c + STEP; at += SL_LANES) {
+            const __m512 x = _mm512_loadu_ps(t->x + at);
+            acc[0] = _mm512_fmadd_ps(avx512_load(type, w + at * size), x, acc[0]);
+            acc[1] = _mm512_fmadd_ps(avx512_load(type, v + at * size), x, acc[1]);
+        }
+    }
+    for (; c < t->n_cols; c += SL_LANES) {
+        const size_t left = t->n_cols - c;
+        const __mmask16 some = avx512_first(left < SL_LANES ? left : SL_LANES);
+        const __m512 x = _mm512_maskz_loadu_ps(some, t->x + c);
+        acc[0] = _mm512_mask3_fmadd_ps(avx512_load_some(type, w + c * size, some), x, acc[0], some);
+        acc[1] = _mm512_mask3_fmadd_ps(avx512_load_some(type, v + c * size, some), x, acc[1], some);
+    }
+    t->y[r] = avx512_sum(acc[0]);
+    t->y[r + 1] = avx512_sum(acc[1]);
+}
+
+/* Long rows as AVX2 has them: for two there is no room, and one alone waits for its sums. (11008
+ * columns of bf16 in memory: pairs 33, one row 33, this 39 GB/s of 47; 4096 columns: pairs 39, this
+ * 36 to 39 of 44; 1536 columns: pairs 41, this 34.) */
+SL_INLINE void gemv(sl_weight type, const avx2_rows *t, size_t n_rows)
+{
+    const size_t whole = t->n_cols / SL_LANES * SL_LANES;
+    size_t r = 0;
+    if (2 * t->row_bytes <= PAIR_BYTES)
+        for (; r + 2 <= n_rows; r += 2)
+            gemv_pair(type, t, r);
+    for (; r + 4 <= n_rows; r += 4)
+        avx2_dot_tile(type, 4, 1, t, r, 0, 0, whole, NULL, 4 * t->row_bytes);
+    for (; r < n_rows; r++)
+        avx512_dot_tile(type, 1, 1, t, r, 0, 0, whole, NULL, 0);
+}
+
+SL_INLINE void mul(sl_weight type, SL_MUL_ARGS)
+{
+    const avx2_rows t = {.w = w,
+                         .row_bytes = row_bytes,
+                         .x = act,
+                         .x_stride = act_bytes / sizeof(float),
+                         .n_cols = n_cols,
+                         .y = y,
+                         .y_stride = y_stride,
+                         .stream = true};
+    if (n_batch == 1) {
+        gemv(type, &t, n_rows);
+        return;
+    }
+    size_t step = row_bytes ? BLOCK_BYTES / row_bytes / 16 * 16 : AVX512_STRIP_ROWS;
+    step = step < 16 ? 16 : step > AVX512_STRIP_ROWS ? AVX512_STRIP_ROWS : step;
+    for (size_t r = 0; r < n_rows; r += step)
+        avx512_dot_block(type, &t, r, r + step < n_rows ? r + step : n_rows, n_batch);
+}
+
+static void mul_f32(SL_MUL_ARGS)
+{
+    mul(SL_W_F32, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch,
+        beside);
+}
+
+static void mul_f16(SL_MUL_ARGS)
+{
+    mul(SL_W_F16, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch,
+        beside);
+}
+
+static void mul_bf16(SL_MUL_ARGS)
+{
+    mul(SL_W_BF16, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch,
+        beside);
+}
+
+/* ---- rows ---- */
+
+/* Whole vectors, then the rest under a mask: the body sees at, n's index of its first element, and
+ * some, the elements that count. */
+#define FOR_VECTORS(n)                                                                             \
+    for (size_t at = 0; at < (n); at += SL_LANES)                                                  \
+        for (__mmask16 some = avx512_first((n)-at < SL_LANES ? (n)-at : SL_LANES), once = 1; once; \
+             once = 0)
+
+static void dequantize_f16(SL_DEQUANTIZE_ARGS)
+{
+    const uint8_t *p = w;
+    FOR_VECTORS(n_cols)
+    _mm512_mask_storeu_ps(y + at, some, avx512_load_some(SL_W_F16, p + 2 * at, some));
+}
+
+static void dequantize_bf16(SL_DEQUANTIZE_ARGS)
+{
+    const uint8_t *p = w;
+    FOR_VECTORS(n_cols)
+    _mm512_mask_storeu_ps(y + at, some, avx512_load_some(SL_W_BF16, p + 2 * at, some));
+}
+
+static float sum_of_squares(const float *x, size_t n)
+{
+    __m512 lanes = _mm512_setzero_ps();
+    FOR_VECTORS(n)
+    {
+        const __m512 v = _mm512_maskz_loadu_ps(some, x + at);
+        lanes = _mm512_mask3_fmadd_ps(v, v, lanes, some);
+    }
+    return avx512_sum(lanes);
+}
+
+static void rms_norm(SL_RMS_NORM_ARGS)
+{
+    const float mean = sum_of_squares(x, n) / (float)n;
+    const float scale = 1.0f / sqrtf(mean + eps);
+    const __m512 s = _mm512_set1_ps(scale);
+    FOR_VECTORS(n)
+    {
+        __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(some, x + at), s);
+        if (w)
+            v = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(some, w + at));
+        _mm512_mask_storeu_ps(y + at, some, v);
+    }
+}
+
+static void rope_halves(SL_ROPE_ARGS)
+{
+    const size_t half = n_rot / 2;
+    for (size_t h = 0; h < n_heads; h++, x += head_stride) {
+        FOR_VECTORS(half)
+        {
+            const __m512 c = _mm512_maskz_loadu_ps(some, cosine + at);
+            const __m512 s = _mm512_maskz_loadu_ps(some, sine + at);
+            const __m512 a = _mm512_maskz_loadu_ps(some, x + at);
+            const __m512 b = _mm512_maskz_loadu_ps(some, x + half + at);
+            _mm512_mask_storeu_ps(x + at, some, _mm512_fnmadd_ps(b, s, _mm512_mul_ps(a, c)));
+            _mm512_mask_storeu_ps(x + half + at, some, _mm512_fmadd_ps(a, s, _mm512_mul_ps(b, c)));
+        }
+    }
+}
+
+/* Half as many values as the mask has lanes, each twice. */
+static inline __m512 doubled(const float *p, __mmask16 some)
+{
+    const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    const __mmask8 values = (__mmask8)avx512_first((size_t)__builtin_popcount(some) / 2);
+    return _mm512_permutexvar_ps(twice, _mm512_castps256_ps512(_mm256_maskz_loadu_ps(values, p)));
+}
+
+static void rope_pairs(SL_ROPE_ARGS)
+{
+    const __m512 minus = _mm512_castsi512_ps(_mm512_set1_epi64(0x80000000));
+    for (size_t h = 0; h < n_heads; h++, x += head_stride) {
+        FOR_VECTORS(n_rot / 2 * 2)
+        {
+            const __m512 c = doubled(cosine + at / 2, some);
+            const __m512 s = _mm512_xor_ps(doubled(sine + at / 2, some), minus);
+            const __m512 ab = _mm512_maskz_loadu_ps(some, x + at), ba = _mm512_permute_ps(ab, 0xb1);
+            _mm512_mask_storeu_ps(x + at, some, _mm512_fmadd_ps(ba, s, _mm512_mul_ps(ab, c)));
+        }
+    }
+}
+
+static void silu_mul(SL_GLU_ARGS)
+{
+    FOR_VECTORS(n)
+    {
+        const __m512 g = avx512_silu(_mm512_maskz_loadu_ps(some, gate + at));
+        _mm512_mask_storeu_ps(y + at, some, _mm512_mul_ps(g, _mm512_maskz_loadu_ps(some, up + at)));
+    }
+}
+
+static void gelu_mul(SL_GLU_ARGS)
+{
+    FOR_VECTORS(n)
+    {
+        const __m512 g = avx512_gelu(_mm512_maskz_loadu_ps(some, gate + at));
+        _mm512_mask_storeu_ps(y + at, some, _mm512_mul_ps(g, _mm512_maskz_loadu_ps(some, up + at)));
+    }
+}
+
+static void add(SL_ADD_ARGS)
+{
+    FOR_VECTORS(n)
+    _mm512_mask_storeu_ps(
+        y + at, some,
+        _mm512_add_ps(_mm512_maskz_loadu_ps(some, y + at), _mm512_maskz_loadu_ps(some, x + at)));
+}
+
+static void to_f16(SL_TO_F16_ARGS)
+{
+    FOR_VECTORS(n)
+    _mm256_mask_storeu_epi16(
+        y + at, some,
+        _mm512_cvtps_ph(_mm512_maskz_loadu_ps(some, x + at), _MM_FROUND_TO_NEAREST_INT));
+}
 
 void sl_kernels_fill_avx512_float(sl_kernels *k)
 {
-    (void)k;
+    k->dequantize[SL_W_F16] = dequantize_f16;
+    k->dequantize[SL_W_BF16] = dequantize_bf16;
+    k->mul[SL_W_F32] = mul_f32;
+    k->mul[SL_W_F16] = mul_f16;
+    k->mul[SL_W_BF16] = mul_bf16;
+    k->rms_norm = rms_norm;
+    k->rope_halves = rope_halves;
+    k->rope_pairs = rope_pairs;
+    k->silu_mul = silu_mul;
+    k->gelu_mul = gelu_mul;
+    k->add = add;
+    k->to_f16 = to_f16;
 }

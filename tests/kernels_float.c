@@ -505,12 +505,12 @@ static void bench(sl_cpu_level best)
             const size_t n = 4096, big = l ? 16384 : 512, size = size_of(products[t]);
             const double memory = time_product(&k, products[t], big, n, 1);
             const double cache = time_product(&k, products[t], 48, n, 1);
-            const double batch = time_product(&k, products[t], l ? 480 : 12, n, l ? 64 : 3);
-            printf("%-6s mul %-4s  1 row: %6.2f GB/s from memory, %6.2f from cache;  64 rows: "
+            const double batch = time_product(&k, products[t], l ? 480 : 12, n, l ? 512 : 3);
+            printf("%-6s mul %-4s  1 row: %6.2f GB/s from memory, %6.2f from cache;  512 rows: "
                    "%6.1f GFLOP/s\n",
                    k.level, product_names[t], (double)(big * n * size) / memory * 1e-9,
                    (double)(48 * n * size) / cache * 1e-9,
-                   2.0 * (double)((l ? 480 * 64 : 12 * 3) * n) / batch * 1e-9);
+                   2.0 * (double)((l ? 480 * 512 : 12 * 3) * n) / batch * 1e-9);
         }
     }
 }
