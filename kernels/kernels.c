@@ -13,6 +13,7 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
     memset(k, 0, sizeof *k);
     k->level = sl_cpu_level_name(level);
     sl_kernels_fill_scalar_quant(k);
+    sl_kernels_fill_scalar_iquant(k);
     sl_kernels_fill_scalar_layouts(k);
     sl_kernels_fill_scalar_float(k);
     sl_kernels_fill_scalar_attention(k);

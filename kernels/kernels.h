@@ -34,6 +34,13 @@ typedef enum sl_weight {
     SL_W_Q1_0,
     SL_W_Q2_0,
     SL_W_F64, /* rounded to float, one by one */
+    SL_W_IQ2_XXS,
+    SL_W_IQ2_XS,
+    SL_W_IQ2_S,
+    SL_W_IQ3_XXS,
+    SL_W_IQ3_S,
+    SL_W_IQ1_S,
+    SL_W_IQ1_M,
     /* scales beside the blocks (sl_scales); types with all in the blocks stand above. Layouts:
        scales.h */
     SL_W_MLX4,        /* group: 32, 64 or 128; F16 or BF16; scale and bias */

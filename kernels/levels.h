@@ -7,6 +7,7 @@
 #include "kernels.h"
 
 void sl_kernels_fill_scalar_quant(sl_kernels *k);     /* dequantize (all), quantize (Q8), mul (Q) */
+void sl_kernels_fill_scalar_iquant(sl_kernels *k);    /* dequantize and mul (IQ) */
 void sl_kernels_fill_scalar_layouts(sl_kernels *k);   /* dequantize, mul: scales beside blocks */
 void sl_kernels_fill_scalar_float(sl_kernels *k);     /* mul (F), quantize (F32), norm, rope, ... */
 void sl_kernels_fill_scalar_attention(sl_kernels *k); /* attn, attn_merge */

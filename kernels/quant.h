@@ -106,6 +106,56 @@ typedef struct sl_q2_0 {
     uint8_t d[2], q[16];
 } sl_q2_0;
 
+/* The IQ types: 256 values, eight sub-blocks of 32. Values are looked up eight (IQ3: four) at a
+ * time in a codebook (iq_grids.h); an index has its low eight bits in q, or all of them. Signs are
+ * one bit a value, set for negative; seven bits stand for eight values of which an even number is
+ * negative. What a scale s of 0 .. 15 (IQ1: 0 .. 7) multiplies by is 2 s + 1. Words of 16 and 32
+ * bits are little-endian. */
+
+/* Eight bytes a sub-block: four indices, then a word with four times seven signs, and in its top
+ * four bits the scale. */
+typedef struct sl_iq2_xxs {
+    uint8_t d[2], q[64];
+} sl_iq2_xxs;
+
+/* 32 words: nine bits of index, seven signs. scales[j]: of the first and second half of sub-block
+ * j, low nibble first. */
+typedef struct sl_iq2_xs {
+    uint8_t d[2], q[64], scales[8];
+} sl_iq2_xs;
+
+/* Bits 2l, 2l+1 of high[j] are the top bits of index l of sub-block j. Scales as in IQ2_XS. */
+typedef struct sl_iq2_s {
+    uint8_t d[2], q[32], signs[32], high[8], scales[8];
+} sl_iq2_s;
+
+/* signs: a word per sub-block, as in IQ2_XXS. */
+typedef struct sl_iq3_xxs {
+    uint8_t d[2], q[64], signs[32];
+} sl_iq3_xxs;
+
+/* Bit l of high[j] is the ninth bit of index l of sub-block j. scales: a nibble per sub-block. */
+typedef struct sl_iq3_s {
+    uint8_t d[2], q[64], high[8], signs[32], scales[4];
+} sl_iq3_s;
+
+/* high: a word per sub-block: bits 3l .. 3l+2 are the top bits of index l, bits 12-14 the scale,
+ * bit 15 the sign of the delta, which is added to all values. */
+typedef struct sl_iq1_s {
+    uint8_t d[2], q[32], high[16];
+} sl_iq1_s;
+
+/* A nibble of high per index: three top bits, then the sign of the delta. scales: four words, each
+ * with the scales of four times 16 values, three bits each; their top nibbles are d, the lowest
+ * nibble first. */
+typedef struct sl_iq1_m {
+    uint8_t q[32], high[16], scales[8];
+} sl_iq1_m;
+
+_Static_assert(sizeof(sl_iq2_xxs) == 66 && sizeof(sl_iq2_xs) == 74 && sizeof(sl_iq2_s) == 82 &&
+                   sizeof(sl_iq3_xxs) == 98 && sizeof(sl_iq3_s) == 110 && sizeof(sl_iq1_s) == 50 &&
+                   sizeof(sl_iq1_m) == 56,
+               "blocks are as in the file");
 _Static_assert(sizeof(sl_q8_0) == 34 && sizeof(sl_q4_0) == 18 && sizeof(sl_q4_1) == 20 &&
                    sizeof(sl_q5_0) == 22 && sizeof(sl_q5_1) == 24 && sizeof(sl_q4_k) == 144 &&
                    sizeof(sl_q5_k) == 176 && sizeof(sl_q6_k) == 210,

@@ -13,13 +13,16 @@ sl_status sl_weight_of(const sl_tensor *t, sl_weight *out, sl_err *err)
         sl_dtype stored;
         sl_weight kernel;
     } known[] = {
-        {SL_F32, SL_W_F32},     {SL_F16, SL_W_F16},       {SL_BF16, SL_W_BF16},
-        {SL_Q8_0, SL_W_Q8_0},   {SL_Q4_0, SL_W_Q4_0},     {SL_Q4_1, SL_W_Q4_1},
-        {SL_Q5_0, SL_W_Q5_0},   {SL_Q5_1, SL_W_Q5_1},     {SL_Q4_K, SL_W_Q4_K},
-        {SL_Q5_K, SL_W_Q5_K},   {SL_Q6_K, SL_W_Q6_K},     {SL_Q2_K, SL_W_Q2_K},
-        {SL_Q3_K, SL_W_Q3_K},   {SL_IQ4_NL, SL_W_IQ4_NL}, {SL_IQ4_XS, SL_W_IQ4_XS},
-        {SL_MXFP4, SL_W_MXFP4}, {SL_TQ1_0, SL_W_TQ1_0},   {SL_TQ2_0, SL_W_TQ2_0},
-        {SL_Q1_0, SL_W_Q1_0},   {SL_Q2_0, SL_W_Q2_0},     {SL_F64, SL_W_F64},
+        {SL_F32, SL_W_F32},         {SL_F16, SL_W_F16},       {SL_BF16, SL_W_BF16},
+        {SL_Q8_0, SL_W_Q8_0},       {SL_Q4_0, SL_W_Q4_0},     {SL_Q4_1, SL_W_Q4_1},
+        {SL_Q5_0, SL_W_Q5_0},       {SL_Q5_1, SL_W_Q5_1},     {SL_Q4_K, SL_W_Q4_K},
+        {SL_Q5_K, SL_W_Q5_K},       {SL_Q6_K, SL_W_Q6_K},     {SL_Q2_K, SL_W_Q2_K},
+        {SL_Q3_K, SL_W_Q3_K},       {SL_IQ4_NL, SL_W_IQ4_NL}, {SL_IQ4_XS, SL_W_IQ4_XS},
+        {SL_MXFP4, SL_W_MXFP4},     {SL_TQ1_0, SL_W_TQ1_0},   {SL_TQ2_0, SL_W_TQ2_0},
+        {SL_Q1_0, SL_W_Q1_0},       {SL_Q2_0, SL_W_Q2_0},     {SL_F64, SL_W_F64},
+        {SL_IQ2_XXS, SL_W_IQ2_XXS}, {SL_IQ2_XS, SL_W_IQ2_XS}, {SL_IQ2_S, SL_W_IQ2_S},
+        {SL_IQ3_XXS, SL_W_IQ3_XXS}, {SL_IQ3_S, SL_W_IQ3_S},   {SL_IQ1_S, SL_W_IQ1_S},
+        {SL_IQ1_M, SL_W_IQ1_M},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (known[i].stored == t->type) {

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "../kernels/half.h"
+#include "../kernels/iq_grids.h"
 #include "../kernels/kernels.h"
 #include "../kernels/quant.h"
 #include "lib_safetensors.h"
@@ -44,6 +45,13 @@ static const checked_type types[] = {
     {SL_W_Q1_0, "quant/Q1_0.safetensors", 0, -1},
     {SL_W_Q2_0, "quant/Q2_0.safetensors", 0, -1},
     {SL_W_F64, "quant/F64.safetensors", -1, -1},
+    {SL_W_IQ2_XXS, "quant/IQ2_XXS.safetensors", 0, -1},
+    {SL_W_IQ2_XS, "quant/IQ2_XS.safetensors", 0, -1},
+    {SL_W_IQ2_S, "quant/IQ2_S.safetensors", 0, -1},
+    {SL_W_IQ3_XXS, "quant/IQ3_XXS.safetensors", 0, -1},
+    {SL_W_IQ3_S, "quant/IQ3_S.safetensors", 0, -1},
+    {SL_W_IQ1_S, "quant/IQ1_S.safetensors", 0, -1},
+    {SL_W_IQ1_M, "quant/IQ1_M.safetensors", 48, -1},
 };
 enum { N_TYPES = sizeof types / sizeof types[0] };
 _Static_assert((int)N_TYPES == (int)SL_W_FIRST_BESIDE, "every weight type is checked");
@@ -153,6 +161,36 @@ static int law_ternary(int b, int n)
     return b / 256 % 3 - 1;
 }
 
+/* n bits from bit at up, the lowest first. */
+static int bits(const uint8_t *p, int at, int n)
+{
+    int v = 0;
+    for (int i = 0; i < n; i++)
+        v |= bit(p, at + i) << i;
+    return v;
+}
+
+static int grid8(const uint64_t *grid, int index, int i)
+{
+    return (int)(grid[index] >> i % 8 * 8 & 255);
+}
+
+static int grid4(const uint32_t *grid, int index, int i)
+{
+    return (int)(grid[index] >> i % 4 * 8 & 255);
+}
+
+/* Of value i % 8, from seven bits: the eighth makes the number of negative ones even. */
+static int sign7(int seven, int i)
+{
+    if (i % 8 < 7)
+        return seven >> i % 8 & 1 ? -1 : 1;
+    int sign = 1;
+    for (int k = 0; k < 7; k++)
+        sign = seven >> k & 1 ? -sign : sign;
+    return sign;
+}
+
 static int law_q(sl_weight w, const uint8_t *b, int i)
 {
     const int nibble_k = i / 32 % 2 * 4, byte_k = i / 64 * 32 + i % 32;
@@ -197,8 +235,50 @@ static int law_q(sl_weight w, const uint8_t *b, int i)
         return 2 * bit(b + 2, i) - 1;
     case SL_W_Q2_0:
         return 2 * bit(b + 2, 2 * i + 1) + bit(b + 2, 2 * i) - 1;
+    case SL_W_IQ2_XXS:
+        return grid8(sl_grid_iq2_xxs, b[2 + i / 32 * 8 + i / 8 % 4], i) *
+               sign7(bits(b + 2, i / 32 * 64 + 32 + i / 8 % 4 * 7, 7), i);
+    case SL_W_IQ2_XS:
+        return grid8(sl_grid_iq2_xs, bits(b + 2, i / 8 * 16, 9), i) *
+               sign7(bits(b + 2, i / 8 * 16 + 9, 7), i);
+    case SL_W_IQ2_S:
+        return grid8(sl_grid_iq2_s, b[2 + i / 8] + 256 * bits(b + 66, i / 8 * 2, 2), i) *
+               (1 - 2 * bit(b + 34, i));
+    case SL_W_IQ3_XXS:
+        return grid4(sl_grid_iq3_xxs, b[2 + i / 4], i) *
+               sign7(bits(b + 66, i / 32 * 32 + i / 8 % 4 * 7, 7), i);
+    case SL_W_IQ3_S:
+        return grid4(sl_grid_iq3_s, b[2 + i / 4] + 256 * bit(b + 66, i / 4), i) *
+               (1 - 2 * bit(b + 74, i));
+    case SL_W_IQ1_S: /* eighths */
+        return grid8(sl_grid_iq1, b[2 + i / 8] + 256 * bits(b + 34, i / 32 * 16 + i / 8 % 4 * 3, 3),
+                     i) -
+               8 + (bit(b + 34, i / 32 * 16 + 15) ? -1 : 1);
+    case SL_W_IQ1_M:
+        return grid8(sl_grid_iq1, b[i / 8] + 256 * bits(b + 32, i / 8 * 4, 3), i) - 8 +
+               (bit(b + 32, i / 8 * 4 + 3) ? -1 : 1);
     default:
         return 0;
+    }
+}
+
+static int law_grid_scale(sl_weight w, const uint8_t *b, int i)
+{
+    switch (w) {
+    case SL_W_IQ2_XXS:
+        return bits(b + 2, i / 32 * 64 + 60, 4);
+    case SL_W_IQ2_XS:
+        return bits(b + 66, i / 16 * 4, 4);
+    case SL_W_IQ2_S:
+        return bits(b + 74, i / 16 * 4, 4);
+    case SL_W_IQ3_XXS:
+        return bits(b + 66, i / 32 * 32 + 28, 4);
+    case SL_W_IQ3_S:
+        return bits(b + 106, i / 32 * 4, 4);
+    case SL_W_IQ1_S:
+        return bits(b + 34, i / 32 * 16 + 12, 3);
+    default: /* IQ1_M */
+        return bits(b + 48, i / 64 * 16 + i / 16 % 4 * 3, 3);
     }
 }
 
@@ -217,6 +297,8 @@ static int law_scale(sl_weight w, const uint8_t *b, int i, bool min)
         const int j = i / 32, low = b[4 + j / 2] >> (j % 2 * 4) & 15;
         return low + 16 * bit(b + 2, 2 * j) + 32 * bit(b + 2, 2 * j + 1) - 32;
     }
+    if (w >= SL_W_IQ2_XXS && w <= SL_W_IQ1_M)
+        return min ? 0 : 2 * law_grid_scale(w, b, i) + 1;
     if (w != SL_W_Q4_K && w != SL_W_Q5_K)
         return 1;
     const uint8_t *s = b + 4 + (min ? 4 : 0);
@@ -256,11 +338,33 @@ static float law_quantize(const float *x, int n, int *q)
     return d * (tq[0] / (float)square);
 }
 
+/* d, and where the format counts in fractions, those. */
+static float law_grid_d(const checked_type *t, const uint8_t *b)
+{
+    switch (t->w) {
+    case SL_W_IQ2_XXS:
+    case SL_W_IQ2_XS:
+    case SL_W_IQ2_S:
+    case SL_W_IQ1_S:
+        return sl_half_load(b + t->d_at) / 8.0f;
+    case SL_W_IQ3_XXS:
+        return sl_half_load(b + t->d_at) / 4.0f;
+    case SL_W_IQ1_M:
+        return sl_half_to_float((uint16_t)(bits(b + 48, 12, 4) | bits(b + 48, 28, 4) << 4 |
+                                           bits(b + 48, 44, 4) << 8 | bits(b + 48, 60, 4) << 12)) /
+               8.0f;
+    default:
+        return sl_half_load(b + t->d_at);
+    }
+}
+
 /* The factor of value i's integer. */
 static float law_d(const checked_type *t, const uint8_t *b, int i)
 {
     if (t->w == SL_W_MXFP4)
         return ldexpf(0.5f, b[0] - 127);
+    if (t->w >= SL_W_IQ2_XXS && t->w <= SL_W_IQ1_M)
+        return law_grid_d(t, b);
     if (t->w != SL_W_NVFP4)
         return sl_half_load(b + t->d_at);
     const int byte = b[i / 16], exponent = byte >> 3 & 15, mantissa = byte & 7;
@@ -299,9 +403,9 @@ static float law_dot(const checked_type *t, const uint8_t *row, const float *x, 
 
 /* ---- Products, scalar: against the goldens in double and against the law ---- */
 
-/* A value of x is off by at most d/2, like a uniform random number: a product with n weights is off
- * by about sqrt(sum w^2 d^2 / 12). Six times that, plus the rounding of a float sum of this size,
- * is the bound. */
+/* A value of x is off by at most d/2, like a uniform random number: a product with n weights is
+ * off by about sqrt(sum w^2 d^2 / 12). Six times that, plus the rounding of a float sum of this
+ * size, is the bound. */
 static double noise_bound(const float *values, const float *x, size_t n_cols, size_t block)
 {
     double square = 0.0, size = 0.0;
@@ -418,9 +522,14 @@ static uint16_t random_half(uint64_t *seed)
     return (h & 0x7c00u) == 0x7c00u ? (uint16_t)(h ^ 0x4000u) : h;
 }
 
-static void set_half(uint8_t *block, int at, uint16_t h)
+/* IQ1_M has the nibbles of its d on top of four words. */
+static void set_half(const checked_type *t, uint8_t *block, int at, uint16_t h)
 {
-    if (at >= 0)
+    if (t->w == SL_W_IQ1_M && at >= 0)
+        for (int i = 0; i < 4; i++)
+            block[at + 2 * i + 1] =
+                (uint8_t)((block[at + 2 * i + 1] & 15) | (h >> 4 * i & 15) << 4);
+    else if (at >= 0)
         memcpy(block + at, &h, sizeof h);
 }
 
@@ -439,8 +548,8 @@ static void fill_block(const checked_type *t, w_kind kind, uint8_t *block, uint6
     if (kind == W_HIGHEST && t->w == SL_W_Q6_K)
         memset(block, 0xff, 192);
     if (kind != W_ZERO) {
-        set_half(block, t->d_at, random_half(seed));
-        set_half(block, t->m_at, random_half(seed));
+        set_half(t, block, t->d_at, random_half(seed));
+        set_half(t, block, t->m_at, random_half(seed));
     }
 }
 
@@ -457,6 +566,33 @@ static void fill_w(const checked_type *t, w_kind kind, const char *text, size_t 
             memcpy(w + i * block_bytes, golden + i * block_bytes % bytes, block_bytes);
         else
             fill_block(t, kind, w + i * block_bytes, seed);
+}
+
+/* ---- Codebooks, all of them: the goldens hold most points ---- */
+
+static void check_grids(void)
+{
+    static const struct {
+        const char *name;
+        const void *table;
+        size_t size;
+    } grids[] = {
+        {"iq2_xxs", sl_grid_iq2_xxs, sizeof sl_grid_iq2_xxs},
+        {"iq2_xs", sl_grid_iq2_xs, sizeof sl_grid_iq2_xs},
+        {"iq2_s", sl_grid_iq2_s, sizeof sl_grid_iq2_s},
+        {"iq3_xxs", sl_grid_iq3_xxs, sizeof sl_grid_iq3_xxs},
+        {"iq3_s", sl_grid_iq3_s, sizeof sl_grid_iq3_s},
+        {"iq1", sl_grid_iq1, sizeof sl_grid_iq1},
+    };
+    size_t len = 0, bytes = 0;
+    char *text = test_read(test_data("quant/GRIDS.safetensors"), &len);
+    test_case("codebooks");
+    for (size_t i = 0; i < sizeof grids / sizeof grids[0]; i++) {
+        const void *want = text ? test_tensor(text, len, grids[i].name, &bytes) : NULL;
+        CHECK(want && bytes == grids[i].size && memcmp(want, grids[i].table, bytes) == 0, "%s",
+              grids[i].name);
+    }
+    free(text);
 }
 
 /* ---- Products: every level, shape and content against scalar ---- */
@@ -730,6 +866,7 @@ int main(int argc, char **argv)
     }
     check_quantize(SL_ACT_Q8_32);
     check_quantize(SL_ACT_Q8_256);
+    check_grids();
     for (int i = 0; i < N_TYPES; i++) {
         size_t len = 0;
         char *text = test_read(test_data(types[i].file), &len);

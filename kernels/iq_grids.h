@@ -1,0 +1,13 @@
+/* The codebooks of the IQ weight types. An entry holds eight values (four in IQ3) as unsigned
+ * bytes, the first one lowest; signs and deltas are stored in the blocks. Also the shuffles that
+ * blocks need are here, so that all levels read the same bits. Constants: any thread. */
+#ifndef SL_IQ_GRIDS_H
+#define SL_IQ_GRIDS_H
+
+#include <stdint.h>
+
+extern const uint64_t sl_grid_iq2_xxs[256], sl_grid_iq2_xs[512], sl_grid_iq2_s[1024];
+extern const uint64_t sl_grid_iq1[2048]; /* IQ1_S, IQ1_M: 8 * (grid value + 1): 0, 8, 16 */
+extern const uint32_t sl_grid_iq3_xxs[256], sl_grid_iq3_s[512];
+
+#endif
