@@ -112,17 +112,21 @@ SL_INLINE void sl_split_nibbles(const __m256i words[4], __m256i q[8])
     }
 }
 
+/* Bits 4k .. 4k+3 of each lane: a byte of ones where set. */
+SL_INLINE __m256i sl_four_bits(__m256i v, uint32_t k)
+{
+    const __m256i bits = _mm256_set1_epi32((int)(0x08040201u << (k & 1u) * 4u));
+    const __m256i bytes = sl_pick(v, k / 2, k / 2, k / 2, k / 2);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bits), bits);
+}
+
 /* Bits 4k .. 4k+3 of each lane become bit 4 of the bytes of q[k]. */
 SL_INLINE void sl_add_fifth_bits(__m256i high, __m256i q[8])
 {
     const __m256i sixteen = _mm256_set1_epi8(16);
     SL_UNROLL
-    for (uint32_t k = 0; k < 8; k++) {
-        const __m256i bits = _mm256_set1_epi32((int)(0x08040201u << (k & 1u) * 4u));
-        const __m256i bytes = sl_pick(high, k / 2, k / 2, k / 2, k / 2);
-        const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bits), bits);
-        q[k] = _mm256_or_si256(q[k], _mm256_and_si256(set, sixteen));
-    }
+    for (uint32_t k = 0; k < 8; k++)
+        q[k] = _mm256_or_si256(q[k], _mm256_and_si256(sl_four_bits(high, k), sixteen));
 }
 
 SL_INLINE void sl_open_q4_0(const sl_rows8 *w, size_t i, sl_tile32 *t)

@@ -12,43 +12,84 @@
 
 /* How a type's tile is multiplied. */
 typedef struct form32 {
-    int n_in_16;     /* pair sums that fit 16 bits */
-    int is_signed;   /* weight bytes are signed */
-    int offset_log2; /* of the offset to take off; 0: none */
+    int n_in_16;   /* pair sums that fit 16 bits */
+    int is_signed; /* weight bytes are signed */
+    int offset;    /* to take off, a power of two; 0: none */
     int has_m;
+    int halves; /* m is the scale of the second half */
 } form32;
 
 typedef struct form256 {
-    int n_in_16, n_scales, n_mins, has_dmin;
+    int n_in_16, is_signed, n_scales;
+    int n_mins;   /* min goes with the sums of q: 4: per 32, 8: per 16 */
+    int has_dmin; /* min holds minima; else what to multiply the offset with */
+    int offset;
 } form256;
+
+/* s - offset * sum */
+SL_INLINE __m256i take_off(__m256i s, __m256i sum, int offset)
+{
+    if (!offset)
+        return s;
+    return _mm256_sub_epi32(
+        s, offset == 1 ? sum : _mm256_slli_epi32(sum, __builtin_ctz((unsigned)offset)));
+}
+
+/* isum[c][r] = n vectors of tile r, from vector k up, times those columns of activation row c. */
+SL_INLINE void sum_products(form32 f, const sl_tile32 *t, int n_tiles, const sl_act_q8_32 *x,
+                            int n_x, size_t i, int k, int n,
+                            __m256i isum[SL_MAX_COLS][SL_MAX_TILES])
+{
+    const __m256i *q[SL_MAX_TILES];
+    const int8_t *xq[SL_MAX_COLS];
+    SL_UNROLL
+    for (int r = 0; r < n_tiles; r++)
+        q[r] = t[r].q + k;
+    SL_UNROLL
+    for (int c = 0; c < n_x; c++) {
+        xq[c] = x[c].q + 32 * i + 4 * k;
+        SL_UNROLL
+        for (int r = 0; r < n_tiles; r++)
+            isum[c][r] = _mm256_setzero_si256();
+    }
+    sl_add_products(q, NULL, n_tiles, xq, n_x, n, f.n_in_16, f.is_signed, isum);
+}
+
+SL_INLINE void multiply_halves(form32 f, const sl_tile32 *t, int n_tiles, const sl_act_q8_32 *x,
+                               int n_x, size_t i, __m256 acc[SL_MAX_COLS][SL_MAX_TILES])
+{
+    SL_UNROLL
+    for (int h = 0; h < 2; h++) {
+        __m256i isum[SL_MAX_COLS][SL_MAX_TILES];
+        sum_products(f, t, n_tiles, x, n_x, i, 4 * h, 4, isum);
+        SL_UNROLL
+        for (int c = 0; c < n_x; c++) {
+            const __m256 dx = _mm256_set1_ps(x[c].d[i]);
+            SL_UNROLL
+            for (int r = 0; r < n_tiles; r++)
+                acc[c][r] = _mm256_fmadd_ps(_mm256_mul_ps(h ? t[r].m : t[r].d, dx),
+                                            _mm256_cvtepi32_ps(isum[c][r]), acc[c][r]);
+        }
+    }
+}
 
 /* acc[c][r] += block i of n_tiles tiles times n_x activation rows. */
 SL_INLINE void multiply32(form32 f, const sl_tile32 *t, int n_tiles, const sl_act_q8_32 *x, int n_x,
                           size_t i, __m256 acc[SL_MAX_COLS][SL_MAX_TILES])
 {
-    const __m256i *q[SL_MAX_TILES];
-    const int8_t *xq[SL_MAX_COLS];
     __m256i isum[SL_MAX_COLS][SL_MAX_TILES];
-    SL_UNROLL
-    for (int r = 0; r < n_tiles; r++)
-        q[r] = t[r].q;
-    SL_UNROLL
-    for (int c = 0; c < n_x; c++) {
-        xq[c] = x[c].q + 32 * i;
-        SL_UNROLL
-        for (int r = 0; r < n_tiles; r++)
-            isum[c][r] = _mm256_setzero_si256();
+    if (f.halves) {
+        multiply_halves(f, t, n_tiles, x, n_x, i, acc);
+        return;
     }
-    sl_add_products(q, NULL, n_tiles, xq, n_x, 8, f.n_in_16, f.is_signed, isum);
+    sum_products(f, t, n_tiles, x, n_x, i, 0, 8, isum);
     SL_UNROLL
     for (int c = 0; c < n_x; c++) {
         const __m256 dx = _mm256_set1_ps(x[c].d[i]);
         const __m256i sum = _mm256_set1_epi32(x[c].sum[i]);
         SL_UNROLL
         for (int r = 0; r < n_tiles; r++) {
-            __m256i s = isum[c][r];
-            if (f.offset_log2)
-                s = _mm256_sub_epi32(s, _mm256_slli_epi32(sum, f.offset_log2));
+            const __m256i s = take_off(isum[c][r], sum, f.offset);
             acc[c][r] =
                 _mm256_fmadd_ps(_mm256_mul_ps(t[r].d, dx), _mm256_cvtepi32_ps(s), acc[c][r]);
             if (f.has_m)
@@ -80,11 +121,11 @@ SL_INLINE void multiply256(form256 f, const sl_tile256 *t, int n_tiles, const sl
         SL_UNROLL
         for (int c = 0; c < n_x; c++)
             xq[c] = x[c].q + 256 * i + 4 * (size_t)(j * per_scale);
-        sl_add_products(q, scale, n_tiles, xq, n_x, per_scale, f.n_in_16, 0, isum);
+        sl_add_products(q, scale, n_tiles, xq, n_x, per_scale, f.n_in_16, f.is_signed, isum);
     }
     SL_UNROLL
     for (int c = 0; c < n_x; c++) {
-        const int16_t *sums = f.has_dmin ? x[c].sum32 + 8 * i : x[c].sum16 + 16 * i;
+        const int16_t *sums = f.n_mins == 4 ? x[c].sum32 + 8 * i : x[c].sum16 + 16 * i;
         SL_UNROLL
         for (int p = 0; p < f.n_mins; p++) {
             const __m256i pair = sl_broadcast32(sums + 2 * p);
@@ -95,9 +136,7 @@ SL_INLINE void multiply256(form256 f, const sl_tile256 *t, int n_tiles, const sl
         const __m256 dx = _mm256_set1_ps(x[c].d[i]);
         SL_UNROLL
         for (int r = 0; r < n_tiles; r++) {
-            __m256i s = isum[c][r];
-            if (!f.has_dmin) /* Q6_K: min holds the scales, the offset is 32 */
-                s = _mm256_sub_epi32(s, _mm256_slli_epi32(msum[c][r], 5));
+            const __m256i s = take_off(isum[c][r], msum[c][r], f.offset);
             acc[c][r] =
                 _mm256_fmadd_ps(_mm256_mul_ps(t[r].d, dx), _mm256_cvtepi32_ps(s), acc[c][r]);
             if (f.has_dmin)
@@ -147,7 +186,8 @@ typedef struct form {
     open_fn *open;
     multiply_fn *multiply;
     single_fn *single;
-    size_t block_values, block_bytes, tile_bytes;
+    size_t block_values, block_bytes;
+    size_t n_tiles, tile_bytes; /* tiles of 8 rows of a block, and of a tile */
 } form;
 
 SL_INLINE void clear(__m256 acc[SL_MAX_COLS][SL_MAX_TILES], int n_x, int n_tiles)
@@ -196,7 +236,8 @@ SL_INLINE void open_sixteen(const product *p, form f, size_t row)
         const uintptr_t next = (uintptr_t)p->w + (row + r + 8) * p->row_bytes;
         for (size_t i = 0; i < n_blocks; i++) {
             fetch_ahead(next, i, f.block_bytes);
-            f.open(&rows, i, tile + (2 * i + r / 8) * f.tile_bytes);
+            for (size_t j = i * f.n_tiles; j < (i + 1) * f.n_tiles; j++)
+                f.open(&rows, j, tile + (2 * j + r / 8) * f.tile_bytes);
         }
     }
 }
@@ -207,7 +248,7 @@ SL_INLINE void pass_opened(const product *p, form f, size_t row, size_t b, int n
     const char *tiles = p->scratch, *act = p->act + b * p->act_bytes;
     __m256 acc[SL_MAX_COLS][SL_MAX_TILES];
     clear(acc, n_x, 2);
-    for (size_t i = 0; i < p->n_cols / f.block_values; i++)
+    for (size_t i = 0; i < p->n_cols / f.block_values * f.n_tiles; i++)
         f.multiply(tiles + 2 * i * f.tile_bytes, 2, act, p->act_bytes, p->n_cols, n_x, i, acc);
     store(p, row, b, acc, n_x, 2);
 }
@@ -229,7 +270,9 @@ SL_INLINE void multiply_many(const product *p, form f)
     }
 }
 
-#define MUL(type, values, ...)                                                                     \
+/* How many blocks of 32 or 256 values of x, values, a block of the type is: parts. */
+#define MUL(type, values, ...) MUL_PARTS(type, values, 1, __VA_ARGS__)
+#define MUL_PARTS(type, values, parts, ...)                                                        \
     SL_INLINE void open_##type(const sl_rows8 *w, size_t i, void *tile)                            \
     {                                                                                              \
         sl_open_##type(w, i, tile);                                                                \
@@ -244,30 +287,34 @@ SL_INLINE void multiply_many(const product *p, form f)
             x[c] = sl_act_q8_##values##_row(act + (size_t)c * act_bytes, n_cols);                  \
         multiply##values((form##values){__VA_ARGS__}, tiles, n_tiles, x, n_x, i, acc);             \
     }                                                                                              \
-    SINGLE_##values(type, __VA_ARGS__) static void mul_##type(SL_MUL_ARGS)                         \
+    SINGLE_##values(type, parts, __VA_ARGS__) static void mul_##type(SL_MUL_ARGS)                  \
     {                                                                                              \
         const product p = {w,         row_bytes, n_rows, n_cols,   act,                            \
                            act_bytes, n_batch,   y,      y_stride, scratch};                       \
-        const form f = {open_##type, multiply_##type,   single_##type,                             \
-                        values,      sizeof(sl_##type), sizeof(sl_tile##values)};                  \
+        const form f = {                                                                           \
+            open_##type,       multiply_##type, single_##type,          (values) * (parts),        \
+            sizeof(sl_##type), parts,           sizeof(sl_tile##values)};                          \
         if (n_batch == 1)                                                                          \
             multiply_one(&p, f);                                                                   \
         else                                                                                       \
             multiply_many(&p, f);                                                                  \
     }
 /* A tile of 32 columns stays in registers. */
-#define SINGLE_32(type, ...)                                                                       \
+#define SINGLE_32(type, parts, ...)                                                                \
     SL_INLINE __m256 single_##type(const sl_rows8 *w, size_t i, const void *act, size_t n_cols,    \
                                    __m256 acc)                                                     \
     {                                                                                              \
         const sl_act_q8_32 x = sl_act_q8_32_row(act, n_cols);                                      \
         __m256 sums[SL_MAX_COLS][SL_MAX_TILES] = {{acc}};                                          \
-        sl_tile32 tile;                                                                            \
-        sl_open_##type(w, i, &tile);                                                               \
-        multiply32((form32){__VA_ARGS__}, &tile, 1, &x, 1, i, sums);                               \
+        SL_UNROLL                                                                                  \
+        for (size_t p = 0; p < (parts); p++) {                                                     \
+            sl_tile32 tile;                                                                        \
+            sl_open_##type(w, i *(parts) + p, &tile);                                              \
+            multiply32((form32){__VA_ARGS__}, &tile, 1, &x, 1, i *(parts) + p, sums);              \
+        }                                                                                          \
         return sums[0][0];                                                                         \
     }
-#define SINGLE_256(type, ...)                                                                      \
+#define SINGLE_256(type, parts, ...)                                                               \
     SL_INLINE __m256 single_##type(const sl_rows8 *w, size_t i, const void *act, size_t n_cols,    \
                                    __m256 acc)                                                     \
     {                                                                                              \

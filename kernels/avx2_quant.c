@@ -16,13 +16,13 @@
 #include "levels.h"
 
 MUL(q8_0, 32, .n_in_16 = 1, .is_signed = 1)
-MUL(q4_0, 32, .n_in_16 = 8, .offset_log2 = 3)
+MUL(q4_0, 32, .n_in_16 = 8, .offset = 8)
 MUL(q4_1, 32, .n_in_16 = 8, .has_m = 1)
-MUL(q5_0, 32, .n_in_16 = 4, .offset_log2 = 4)
+MUL(q5_0, 32, .n_in_16 = 4, .offset = 16)
 MUL(q5_1, 32, .n_in_16 = 4, .has_m = 1)
 MUL(q4_k, 256, .n_in_16 = 8, .n_scales = 8, .n_mins = 4, .has_dmin = 1)
 MUL(q5_k, 256, .n_in_16 = 4, .n_scales = 8, .n_mins = 4, .has_dmin = 1)
-MUL(q6_k, 256, .n_in_16 = 2, .n_scales = 16, .n_mins = 8)
+MUL(q6_k, 256, .n_in_16 = 2, .n_scales = 16, .n_mins = 8, .offset = 32)
 
 void sl_kernels_fill_avx2_quant(sl_kernels *k)
 {
