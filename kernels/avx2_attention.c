@@ -1,35 +1,12 @@
-/* scalar_attention.c for up to Q_BLOCK queries at a time, which share loads of keys and values.
- * Queries that see the same keys of a tile go together; which do changes no bit. The first queries
+/* scalar_attention.c for queries that share loads of keys and values (attend.h). The first queries
  * bring in what comes next row by row: while the dots of some keys are made, their values; while
  * values are added, the next tile's keys. (Group of 8 heads, 4096 keys of 128 f32 in memory: 3.9 ms
  * without, 1.8 ms with. Float copies of a tile for many queries were no gain.) */
-#include "avx2_dot.h"
+#include "attend.h"
 #include "avx2_math.h"
 #include "levels.h"
 
-enum { Q_BLOCK = 32, VECTORS = SL_ATTN_TILE / 8 };
-
-/* Queries first .. first + n of a block and the keys begin .. end of the tile at position at. */
-typedef struct tile {
-    uint32_t at, begin, end;
-    size_t first, n;
-} tile;
-
-/* Scratch of a call, on the stack. score is [query - first][position - at]. */
-typedef struct room {
-    _Alignas(64) float score[Q_BLOCK][SL_ATTN_TILE];
-    _Alignas(64) float rescale[Q_BLOCK];
-} room;
-
-static inline uint32_t max_u32(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
-static inline uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
+enum { VECTORS = SL_ATTN_TILE / 8 };
 
 /* ---- scores ---- */
 
@@ -196,7 +173,7 @@ SL_INLINE void tile_values(sl_weight type, const sl_attn *a, tile t, room *m)
 
 /* ---- blocks of queries ---- */
 
-SL_INLINE void attend_tile(sl_weight type, const sl_attn *a, tile t, room *m)
+SL_INLINE void tile_of_type(sl_weight type, const sl_attn *a, tile t, room *m)
 {
     if (t.end - t.begin < SL_ATTN_TILE)
         memset(m->score, 0, t.n * sizeof m->score[0]);
@@ -206,62 +183,24 @@ SL_INLINE void attend_tile(sl_weight type, const sl_attn *a, tile t, room *m)
     tile_values(type, a, t, m);
 }
 
-static tile tile_of(const sl_attn *a, uint32_t at, size_t i)
+SL_INLINE void tile_f16(const sl_attn *a, tile t, room *m)
 {
-    return (tile){at, max_u32(a->begin[i], at), min_u32(a->end[i], at + SL_ATTN_TILE), i, 1};
+    tile_of_type(SL_W_F16, a, t, m);
 }
 
-/* From query t.first on: those that see the same keys of the tile. */
-static tile same_keys(const sl_attn *a, uint32_t at, size_t first, size_t end)
+SL_INLINE void tile_f32(const sl_attn *a, tile t, room *m)
 {
-    tile t = tile_of(a, at, first);
-    while (t.first + t.n < end) {
-        const tile next = tile_of(a, at, t.first + t.n);
-        if (next.begin != t.begin || next.end != t.end)
-            break;
-        t.n++;
-    }
-    return t;
-}
-
-SL_INLINE void attend(sl_weight type, const sl_attn *a, size_t first, size_t end, room *m)
-{
-    const uint32_t split = a->split * SL_ATTN_SPLIT;
-    uint32_t begin = UINT32_MAX, stop = 0;
-    for (size_t i = first; i < end; i++) {
-        float *part = a->part + i * a->part_stride;
-        part[0] = -INFINITY;
-        memset(part + 1, 0, (a->dim_v + 1) * sizeof *part);
-        begin = min_u32(begin, a->begin[i]);
-        stop = max_u32(stop, a->end[i]);
-    }
-    begin = max_u32(begin, split) / SL_ATTN_TILE * SL_ATTN_TILE;
-    stop = min_u32(stop, split + SL_ATTN_SPLIT);
-    for (uint32_t at = begin; at < stop; at += SL_ATTN_TILE) {
-        for (size_t i = first; i < end;) {
-            const tile t = same_keys(a, at, i, end);
-            if (t.begin < t.end)
-                attend_tile(type, a, t, m);
-            i += t.n;
-        }
-    }
-}
-
-SL_INLINE void attn(sl_weight type, const sl_attn *a)
-{
-    room m;
-    for (size_t i = 0; i < a->n_q; i += Q_BLOCK)
-        attend(type, a, i, i + Q_BLOCK < a->n_q ? i + Q_BLOCK : a->n_q, &m);
+    tile_of_type(SL_W_F32, a, t, m);
 }
 
 static void attn_f16(const sl_attn *a)
 {
-    attn(SL_W_F16, a);
+    attn(tile_f16, a);
 }
 
 static void attn_f32(const sl_attn *a)
 {
-    attn(SL_W_F32, a);
+    attn(tile_f32, a);
 }
 
 static void attn_merge(SL_ATTN_MERGE_ARGS)

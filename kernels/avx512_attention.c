@@ -1,8 +1,219 @@
-/* The slots of this level for attention with AVX-512; those that are not filled keep the level
- * below. */
+/* scalar_attention.c with a register for the 16 virtual lanes; ends of rows are masked. The first
+ * queries bring in what comes next row by row: while the dots of some keys are made, their values;
+ * while values are added, the next tile's keys. */
+#include "attend.h"
+#include "avx512_dot.h"
+#include "avx512_math.h"
 #include "levels.h"
+
+/* ---- scores ---- */
+
+SL_INLINE void tile_dots(sl_weight type, const sl_attn *a, tile t, room *m)
+{
+    const avx2_rows rows = {
+        .w = (const uint8_t *)a->k + t.begin * a->k_stride,
+        .row_bytes = a->k_stride,
+        .x = a->q + t.first * a->q_stride,
+        .x_stride = a->q_stride,
+        .n_cols = a->dim_k,
+        .y = &m->score[0][t.begin - t.at],
+        .y_stride = SL_ATTN_TILE,
+        .next = {(const uint8_t *)a->v + t.begin * a->v_stride, a->v_stride,
+                 t.first ? 0 : a->dim_v * avx2_size_of(type)},
+    };
+    avx512_dot_block(type, &rows, 0, t.end - t.begin, t.n);
+}
+
+/* ---- softmax ---- */
+
+/* Dots become weights; part [0], [1] and rescale follow. Positions outside the tile's range get
+ * weight 0, which adds nothing to a sum of weights. */
+static void tile_weights(const sl_attn *a, tile t, float *score, float *part, float *rescale)
+{
+    _Static_assert(SL_ATTN_TILE == 2 * SL_LANES, "two positions per lane");
+    const __m512 scale = _mm512_set1_ps(a->scale), cap = _mm512_set1_ps(a->softcap);
+    const __m512 none = _mm512_set1_ps(-INFINITY);
+    const uint32_t seen = (uint32_t)(((uint64_t)1 << (t.end - t.at)) - 1) &
+                          ~(uint32_t)(((uint64_t)1 << (t.begin - t.at)) - 1);
+    const float old_max = part[0];
+    __m512 s[2], max = _mm512_set1_ps(old_max);
+    for (int i = 0; i < 2; i++) {
+        s[i] = _mm512_mul_ps(_mm512_load_ps(score + SL_LANES * i), scale);
+        if (a->softcap != 0.0f)
+            s[i] = _mm512_mul_ps(cap, avx512_tanh(_mm512_div_ps(s[i], cap)));
+        s[i] = _mm512_mask_blend_ps((__mmask16)(seen >> SL_LANES * i), none, s[i]);
+        max = _mm512_max_ps(s[i], max); /* the second operand when the first is NaN */
+    }
+    const float new_max = _mm512_reduce_max_ps(max) + 0.0f;
+    const __m512 m = _mm512_set1_ps(new_max);
+    for (int i = 0; i < 2; i++) {
+        s[i] = avx512_exp(_mm512_sub_ps(s[i], m));
+        _mm512_store_ps(score + SL_LANES * i, s[i]);
+    }
+    const float sum = avx512_sum(_mm512_add_ps(s[0], s[1]));
+    *rescale = sl_exp(old_max - new_max);
+    part[0] = new_max;
+    part[1] = fmaf(part[1], *rescale, sum);
+}
+
+/* ---- values ---- */
+
+typedef struct values {
+    const uint8_t *v; /* of the first key */
+    size_t stride, n_keys;
+    const float *weight; /* of the first query and key; queries SL_ATTN_TILE floats apart */
+    const float *rescale;
+    float *out; /* of the first query */
+    size_t out_stride;
+    avx2_next next;
+} values;
+
+/* N queries by C vectors of dimensions from d up; some: those of each vector that there are. */
+SL_INLINE void values_tile(sl_weight type, const int N, const int C, const values *t, size_t q,
+                           size_t d, __mmask16 some)
+{
+    const size_t step = SL_LANES * avx2_size_of(type);
+    const uint8_t *v = t->v + d * avx2_size_of(type);
+    const float *weight = t->weight + q * SL_ATTN_TILE;
+    float *out = t->out + q * t->out_stride + d;
+    __m512 acc[6][8];
+    SL_UNROLL
+    for (int i = 0; i < N; i++) {
+        const __m512 r = _mm512_set1_ps(t->rescale[q + (size_t)i]);
+        SL_UNROLL
+        for (int c = 0; c < C; c++)
+            acc[i][c] = _mm512_mul_ps(
+                _mm512_maskz_loadu_ps(some, out + (size_t)i * t->out_stride + SL_LANES * c), r);
+    }
+    for (size_t j = 0; j < t->n_keys; j++, v += t->stride) {
+        if (q + d == 0)
+            avx2_prefetch_row(&t->next, j);
+        __m512 x[8];
+        SL_UNROLL
+        for (int c = 0; c < C; c++)
+            x[c] = some == 0xffff ? avx512_load(type, v + step * (size_t)c)
+                                  : avx512_load_some(type, v + step * (size_t)c, some);
+        SL_UNROLL
+        for (int i = 0; i < N; i++) {
+            const __m512 p = _mm512_set1_ps(weight[(size_t)i * SL_ATTN_TILE + j]);
+            SL_UNROLL
+            for (int c = 0; c < C; c++)
+                acc[i][c] = _mm512_fmadd_ps(p, x[c], acc[i][c]);
+        }
+    }
+    SL_UNROLL
+    for (int i = 0; i < N; i++)
+        SL_UNROLL
+    for (int c = 0; c < C; c++)
+        _mm512_mask_storeu_ps(out + (size_t)i * t->out_stride + SL_LANES * c, some, acc[i][c]);
+}
+
+SL_INLINE void values_strip(sl_weight type, const int N, const int C, const values *t, size_t q,
+                            size_t dim)
+{
+    const size_t step = SL_LANES * (size_t)C;
+    size_t d = 0;
+    for (; d + step <= dim; d += step)
+        values_tile(type, N, C, t, q, d, 0xffff);
+    if (C > 4)
+        for (; d + 4 * SL_LANES <= dim; d += 4 * SL_LANES)
+            values_tile(type, N, 4, t, q, d, 0xffff);
+    for (; d + SL_LANES <= dim; d += SL_LANES)
+        values_tile(type, N, 1, t, q, d, 0xffff);
+    if (d < dim)
+        values_tile(type, N, 1, t, q, d, avx512_first(dim - d));
+}
+
+SL_INLINE void values_block(sl_weight type, const values *t, size_t n, size_t dim)
+{
+    size_t q = 0;
+    for (; n - q == 6 || n - q > 8; q += 6)
+        values_strip(type, 6, 4, t, q, dim);
+    for (; q + 4 <= n; q += 4)
+        values_strip(type, 4, 4, t, q, dim);
+    for (; q + 2 <= n; q += 2)
+        values_strip(type, 2, 8, t, q, dim);
+    if (q < n)
+        values_strip(type, 1, 8, t, q, dim);
+}
+
+SL_INLINE void tile_values(sl_weight type, const sl_attn *a, tile t, room *m)
+{
+    const values job = {
+        .v = (const uint8_t *)a->v + t.begin * a->v_stride,
+        .stride = a->v_stride,
+        .n_keys = t.end - t.begin,
+        .weight = &m->score[0][t.begin - t.at],
+        .rescale = m->rescale,
+        .out = a->part + t.first * a->part_stride + 2,
+        .out_stride = a->part_stride,
+        .next = {(const uint8_t *)a->k + t.end * a->k_stride, a->k_stride,
+                 t.first ? 0 : a->dim_k * avx2_size_of(type)},
+    };
+    values_block(type, &job, t.n, a->dim_v);
+}
+
+/* ---- blocks of queries ---- */
+
+SL_INLINE void tile_of_type(sl_weight type, const sl_attn *a, tile t, room *m)
+{
+    if (t.end - t.begin < SL_ATTN_TILE)
+        memset(m->score, 0, t.n * sizeof m->score[0]);
+    tile_dots(type, a, t, m);
+    for (size_t i = 0; i < t.n; i++)
+        tile_weights(a, t, m->score[i], a->part + (t.first + i) * a->part_stride, &m->rescale[i]);
+    tile_values(type, a, t, m);
+}
+
+SL_INLINE void tile_f16(const sl_attn *a, tile t, room *m)
+{
+    tile_of_type(SL_W_F16, a, t, m);
+}
+
+SL_INLINE void tile_f32(const sl_attn *a, tile t, room *m)
+{
+    tile_of_type(SL_W_F32, a, t, m);
+}
+
+static void attn_f16(const sl_attn *a)
+{
+    attn(tile_f16, a);
+}
+
+static void attn_f32(const sl_attn *a)
+{
+    attn(tile_f32, a);
+}
+
+static void attn_merge(SL_ATTN_MERGE_ARGS)
+{
+    float max = sink ? *sink : -INFINITY, sum = 0.0f;
+    for (size_t i = 0; i < n_parts; i++)
+        max = part[i * part_stride] > max ? part[i * part_stride] : max;
+    memset(out, 0, dim_v * sizeof *out);
+    for (size_t i = 0; i < n_parts; i++, part += part_stride) {
+        if (part[1] == 0.0f)
+            continue;
+        const float rescale = sl_exp(part[0] - max);
+        const __m512 r = _mm512_set1_ps(rescale);
+        sum = fmaf(part[1], rescale, sum);
+        for (size_t d = 0; d < dim_v; d += SL_LANES) {
+            const __mmask16 some = avx512_first(dim_v - d < SL_LANES ? dim_v - d : SL_LANES);
+            const __m512 v = _mm512_maskz_loadu_ps(some, part + 2 + d);
+            const __m512 o = _mm512_maskz_loadu_ps(some, out + d);
+            _mm512_mask_storeu_ps(out + d, some, _mm512_fmadd_ps(v, r, o));
+        }
+    }
+    if (sink)
+        sum += sl_exp(*sink - max);
+    const float scale = sum == 0.0f ? 0.0f : 1.0f / sum;
+    for (size_t d = 0; d < dim_v; d++)
+        out[d] *= scale;
+}
 
 void sl_kernels_fill_avx512_attention(sl_kernels *k)
 {
-    (void)k;
+    k->attn_f16 = attn_f16;
+    k->attn_f32 = attn_f32;
+    k->attn_merge = attn_merge;
 }

@@ -217,7 +217,7 @@ SL_INLINE void avx512_dot_block(sl_weight type, const avx2_rows *t, size_t begin
     if (n_batch - b == 2)
         avx512_dot_strip(type, 8, 2, t, begin, end, b);
     if (n_batch - b == 1)
-        avx512_dot_strip(type, 8, 1, t, begin, end, b);
+        avx512_dot_strip(type, 16, 1, t, begin, end, b);
 }
 
 #endif
