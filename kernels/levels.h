@@ -16,6 +16,8 @@ void sl_kernels_fill_scalar_attention(sl_kernels *k); /* attn, attn_merge */
 void sl_kernels_fill_avx2_quant(sl_kernels *k);    /* mul (Q) */
 void sl_kernels_fill_avx2_dequant(sl_kernels *k);  /* dequantize, quantize: called by _quant */
 void sl_kernels_fill_avx2_few_bits(sl_kernels *k); /* mul of types of one to three bits */
+void sl_kernels_fill_avx2_layouts(sl_kernels *k);  /* mul: MLX, split MXFP4 */
+void sl_kernels_fill_avx2_fp8(sl_kernels *k);
 void sl_kernels_fill_avx2_float(sl_kernels *k);
 void sl_kernels_fill_avx2_attention(sl_kernels *k);
 void sl_kernels_fill_avx2vnni_quant(sl_kernels *k);

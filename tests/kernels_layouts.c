@@ -438,19 +438,22 @@ static void check_call(const problem *p, const sl_kernels *k, size_t first, size
     k->mul[m->type](w, m->row_bytes, n_rows, m->n_cols, act, p->act_bytes, n_batch, y, y_stride,
                     scratch, &s);
     size_t wrong = 0, spilt = 0, at = 0;
+    float first_wrong = 0.0f;
     for (size_t i = 0; i < n_y; i++) {
         const size_t b = i / y_stride, r = i % y_stride;
         if (r >= n_rows)
             spilt += sl_bits_of_float(y[i]) != sl_bits_of_float(CANARY);
-        else if (!same_float(y[i], p->want[b * MAX_ROWS + first + r]) && wrong++ == 0)
+        else if (!same_float(y[i], p->want[b * MAX_ROWS + first + r]) && wrong++ == 0) {
             at = i;
+            first_wrong = y[i];
+        }
     }
     const char *name = sl_weight_about(m->type)->name;
     CHECK(wrong == 0,
           "%s at %s, rows %zu + %zu, %zu columns, group %u, batch %zu: %zu outputs differ, the "
           "first [%zu][%zu] is %a, not %a",
           name, k->level, first, n_rows, m->n_cols, s.group, n_batch, wrong, at / y_stride,
-          at % y_stride, (double)y[at],
+          at % y_stride, (double)first_wrong,
           (double)p->want[at / y_stride * MAX_ROWS + first + at % y_stride]);
     CHECK(spilt == 0, "%s at %s: wrote between the rows of y", name, k->level);
     CHECK(memcmp(w, m->w + first * m->row_bytes, w_bytes) == 0 &&
