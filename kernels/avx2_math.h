@@ -51,6 +51,25 @@ static inline __m256 avx2_silu(__m256 x)
     return _mm256_div_ps(x, _mm256_add_ps(_mm256_set1_ps(1.0f), e));
 }
 
+static inline __m256 avx2_sigmoid(__m256 x)
+{
+    const __m256 one = _mm256_set1_ps(1.0f);
+    const __m256 e = avx2_exp(_mm256_xor_ps(x, _mm256_set1_ps(-0.0f)));
+    return _mm256_div_ps(one, _mm256_add_ps(one, e));
+}
+
+static inline __m256 avx2_softplus(__m256 x)
+{
+    const __m256 u = avx2_exp(_mm256_or_ps(x, _mm256_set1_ps(-0.0f)));
+    const __m256 s = _mm256_div_ps(u, _mm256_add_ps(_mm256_set1_ps(2.0f), u));
+    const __m256 v = _mm256_mul_ps(s, s);
+    __m256 p = _mm256_fmadd_ps(_mm256_set1_ps(SL_LOG1P_P3), v, _mm256_set1_ps(SL_LOG1P_P2));
+    p = _mm256_fmadd_ps(p, v, _mm256_set1_ps(SL_LOG1P_P1));
+    p = _mm256_fmadd_ps(p, v, _mm256_set1_ps(SL_LOG1P_P0));
+    return _mm256_add_ps(_mm256_max_ps(x, _mm256_setzero_ps()),
+                         _mm256_fmadd_ps(_mm256_mul_ps(s, v), p, _mm256_add_ps(s, s)));
+}
+
 static inline __m256 avx2_gelu(__m256 x)
 {
     const __m256 a = _mm256_set1_ps(SL_GELU_A), b = _mm256_set1_ps(SL_GELU_B);

@@ -17,6 +17,8 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
     sl_kernels_fill_scalar_layouts(k);
     sl_kernels_fill_scalar_float(k);
     sl_kernels_fill_scalar_attention(k);
+    sl_kernels_fill_scalar_math(k);
+    sl_kernels_fill_scalar_delta(k);
 #if defined(__x86_64__)
     if (level >= SL_CPU_AVX2) {
         sl_kernels_fill_avx2_quant(k);
@@ -25,6 +27,8 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
         sl_kernels_fill_avx2_fp8(k);
         sl_kernels_fill_avx2_float(k);
         sl_kernels_fill_avx2_attention(k);
+        sl_kernels_fill_avx2_math(k);
+        sl_kernels_fill_avx2_delta(k);
     }
     if (level >= SL_CPU_AVX2VNNI && sl_cpu_has(SL_CPU_AVX2VNNI))
         sl_kernels_fill_avx2vnni_quant(k);

@@ -180,6 +180,94 @@ typedef void sl_attn_fn(const sl_attn *a);
         float *out
 typedef void sl_attn_merge_fn(SL_ATTN_MERGE_ARGS);
 
+/* y[i] = f(x[i]), in the steps of vmath.h; y may be x. */
+#define SL_MAP_ARGS const float *x, float *y, size_t n
+typedef void sl_map_fn(SL_MAP_ARGS);
+
+/* softmax, as a map: y[i] = e[i] / sum, e[i] = exp(x[i] - max). NaN is never the maximum, the sum
+ * is in 16 virtual lanes. */
+
+/* Chooses the k best of n scores and gives each a weight: best first, of equal ones the lowest
+ * index first. NaN counts as -INFINITY when choosing. */
+enum { SL_ROUTE_MAX_N = 1024, SL_ROUTE_MAX_K = 64 };
+typedef enum sl_route_kind {
+    SL_ROUTE_SOFTMAX,     /* p = softmax(x); chosen by p + bias; weight p */
+    SL_ROUTE_TOP_SOFTMAX, /* chosen by x + bias; weights: softmax of the chosen x, in their order */
+    SL_ROUTE_SIGMOID      /* p = sigmoid(x); chosen by p + bias; weight p */
+} sl_route_kind;
+
+typedef struct sl_route {
+    sl_route_kind kind;
+    size_t n, k;       /* k <= n, at most SL_ROUTE_MAX_K and SL_ROUTE_MAX_N */
+    const float *bias; /* [n], for the choice alone, or NULL */
+    size_t n_groups;   /* above 1: n is cut into so many equal groups. A group's score is the */
+    size_t top_groups; /* sum of its two best; only the best top_groups groups take part (they
+                          have k scores at least) */
+    bool renormalise;  /* weight / (sum + renormalise_eps); sum in 16 virtual lanes by rank */
+    float renormalise_eps;
+    float factor; /* times this, last */
+} sl_route;
+/* x [n] -> ids [k], weights [k]. */
+#define SL_ROUTE_ARGS const sl_route *r, const float *x, uint32_t *ids, float *weights
+typedef void sl_route_fn(SL_ROUTE_ARGS);
+
+/* y[i] = y[i] + w[0] * x[0][i] + w[1] * x[1][i] ...: n_x rows of n floats in this order, each step
+ * a fused multiply-add. */
+#define SL_WEIGHTED_SUM_ARGS const float *const *x, const float *w, size_t n_x, float *y, size_t n
+typedef void sl_weighted_sum_fn(SL_WEIGHTED_SUM_ARGS);
+
+/* Causal convolution of each channel with its own taps: y[t] = f(sum over j of w[j] * in[t + j]),
+ * in = the n_taps - 1 rows of state followed by those of x; f is silu or nothing. The sum starts at
+ * +0 and goes from the oldest input to the newest with fused multiply-add. Afterwards state holds
+ * the last n_taps - 1 inputs: rows may be cut into calls anywhere. C = n_channels. */
+enum { SL_CONV_MAX_TAPS = 16 };
+typedef struct sl_conv {
+    const float *x; /* [n_rows][C], rows x_stride floats apart */
+    const float *w; /* [n_taps][C], w_stride apart, the tap of the newest input last */
+    float *state;   /* [n_taps - 1][C], state_stride apart, oldest first */
+    float *y;       /* [n_rows][C], y_stride apart; overlaps none of the others */
+    size_t x_stride, w_stride, state_stride, y_stride;
+    size_t n_rows, n_channels, n_taps; /* n_taps from 1 to SL_CONV_MAX_TAPS */
+    bool silu;
+} sl_conv;
+typedef void sl_conv_fn(const sl_conv *a);
+
+/* n_heads heads of n floats, stride floats apart, in place: x[i] * (scale / sqrt(sum(x^2) + eps)).
+ * The sum is in 16 virtual lanes. */
+#define SL_L2_NORM_ARGS float *x, size_t n_heads, size_t stride, size_t n, float eps, float scale
+typedef void sl_l2_norm_fn(SL_L2_NORM_ARGS);
+
+/* y[i] = rms_norm(x, w)[i] * silu(z[i]); y may be x or z. */
+#define SL_GATED_NORM_ARGS                                                                         \
+    const float *x, const float *z, const float *w, float eps, float *y, size_t n
+typedef void sl_gated_norm_fn(SL_GATED_NORM_ARGS);
+
+/* The gates of n heads: decay[i] = exp(-(rate[i] * softplus(a[i] + a_bias[i]))), beta[i] =
+ * sigmoid(b[i]). decay may be a, beta may be b. */
+#define SL_DELTA_GATES_ARGS                                                                        \
+    const float *a, const float *b, const float *rate, const float *a_bias, float *decay,          \
+        float *beta, size_t n
+typedef void sl_delta_gates_fn(SL_DELTA_GATES_ARGS);
+
+/* The gated delta rule of one head, row after row: state *= decay; delta = (v - k.state) * beta;
+ * state += k x delta; out = q.state. In these steps, for column c of dim_v, with d = decay:
+ *   m = sum of k[i] * state[i][c], p = sum of q[i] * state[i][c]   from +0, i ascending, fused
+ *   delta = fma(-d, m, v[c]) * beta
+ *   out[c] = fma(d, p, (q.k) * delta)                              q.k in 16 virtual lanes
+ *   state[i][c] = fma(k[i], delta, d * state[i][c])
+ * Rows may be cut into calls anywhere, columns too. The state of a head stays in cache while the
+ * rows of a call pass: give one call many rows. */
+typedef struct sl_delta {
+    const float *q, *k;        /* [n_rows][dim_k], q_stride and k_stride floats apart */
+    const float *v;            /* [n_rows][dim_v], v_stride apart */
+    const float *decay, *beta; /* one per row, gate_stride apart */
+    float *state;              /* [dim_k][dim_v], state_stride apart */
+    float *out;                /* [n_rows][dim_v], out_stride apart; may be v */
+    size_t q_stride, k_stride, v_stride, gate_stride, state_stride, out_stride;
+    size_t n_rows, dim_k, dim_v;
+} sl_delta;
+typedef void sl_delta_fn(const sl_delta *a);
+
 typedef struct sl_kernels {
     const char *level; /* "scalar", "avx2" */
     sl_dequantize_fn *dequantize[SL_W_COUNT];
@@ -192,6 +280,14 @@ typedef struct sl_kernels {
     sl_to_f16_fn *to_f16;
     sl_attn_fn *attn_f16, *attn_f32;
     sl_attn_merge_fn *attn_merge;
+    sl_map_fn *exp, *sigmoid, *softplus, *silu, *tanh, *softmax;
+    sl_route_fn *route;
+    sl_weighted_sum_fn *weighted_sum;
+    sl_conv_fn *conv;
+    sl_l2_norm_fn *l2_norm;
+    sl_gated_norm_fn *gated_norm;
+    sl_delta_gates_fn *delta_gates;
+    sl_delta_fn *gated_delta;
 } sl_kernels;
 
 /* CPU levels, in ascending order; a level includes those before it on the same architecture. */

@@ -11,6 +11,8 @@ void sl_kernels_fill_scalar_iquant(sl_kernels *k);    /* dequantize and mul (IQ)
 void sl_kernels_fill_scalar_layouts(sl_kernels *k);   /* dequantize, mul: scales beside blocks */
 void sl_kernels_fill_scalar_float(sl_kernels *k);     /* mul (F), quantize (F32), norm, rope, ... */
 void sl_kernels_fill_scalar_attention(sl_kernels *k); /* attn, attn_merge */
+void sl_kernels_fill_scalar_math(sl_kernels *k);      /* exp ... softmax, route, weighted_sum */
+void sl_kernels_fill_scalar_delta(sl_kernels *k);     /* conv, l2_norm, gates, gated_delta, ... */
 
 #if defined(__x86_64__)
 void sl_kernels_fill_avx2_quant(sl_kernels *k);    /* mul (Q) */
@@ -20,6 +22,8 @@ void sl_kernels_fill_avx2_layouts(sl_kernels *k);  /* mul: MLX, split MXFP4 */
 void sl_kernels_fill_avx2_fp8(sl_kernels *k);
 void sl_kernels_fill_avx2_float(sl_kernels *k);
 void sl_kernels_fill_avx2_attention(sl_kernels *k);
+void sl_kernels_fill_avx2_math(sl_kernels *k);
+void sl_kernels_fill_avx2_delta(sl_kernels *k);
 void sl_kernels_fill_avx2vnni_quant(sl_kernels *k);
 void sl_kernels_fill_avx512_quant(sl_kernels *k);
 void sl_kernels_fill_avx512_float(sl_kernels *k);

@@ -36,6 +36,13 @@
 #define SL_GELU_A (-0x1.988454p+0f)
 #define SL_GELU_B (-0x1.2444f2p-4f)
 
+/* log(1 + u) = 2 artanh(s), s = u / (2 + u), = 2s + s^3 P(s^2): u from 0 to 1, relative error 5e-9.
+ */
+#define SL_LOG1P_P0 0x1.555500p-1f
+#define SL_LOG1P_P1 0x1.99d27cp-2f
+#define SL_LOG1P_P2 0x1.1eb60ap-2f
+#define SL_LOG1P_P3 0x1.1ef89ap-2f
+
 /* NaN stays NaN. Two factors for 2^n: one alone would overflow before, or round twice after, the
  * product does. */
 static inline float sl_exp(float x)
@@ -72,6 +79,21 @@ static inline float sl_tanh(float x)
 static inline float sl_silu(float x)
 {
     return x / (1.0f + sl_exp(-x));
+}
+
+static inline float sl_sigmoid(float x)
+{
+    return 1.0f / (1.0f + sl_exp(-x));
+}
+
+/* log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)): relative error stays small on both sides. */
+static inline float sl_softplus(float x)
+{
+    const float u = sl_exp(-fabsf(x)), s = u / (2.0f + u), v = s * s;
+    float p = fmaf(SL_LOG1P_P3, v, SL_LOG1P_P2);
+    p = fmaf(p, v, SL_LOG1P_P1);
+    p = fmaf(p, v, SL_LOG1P_P0);
+    return (x > 0.0f ? x : 0.0f) + fmaf(s * v, p, s + s);
 }
 
 static inline float sl_gelu(float x)
