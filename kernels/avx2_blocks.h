@@ -59,8 +59,7 @@ SL_INLINE void sl_words(const sl_rows8 *w, size_t at, __m256i out[4])
     out[3] = _mm256_unpackhi_epi64(ab23, cd23);
 }
 
-/* One f16 of each row. */
-SL_INLINE __m256 sl_halves(const sl_rows8 *w, size_t at)
+SL_INLINE __m128i sl_eight_shorts(const sl_rows8 *w, size_t at)
 {
     __m128i h = _mm_cvtsi32_si128(sl_load_u16(w->p[0] + at));
     h = _mm_insert_epi16(h, sl_load_u16(w->p[1] + at), 1);
@@ -70,7 +69,13 @@ SL_INLINE __m256 sl_halves(const sl_rows8 *w, size_t at)
     h = _mm_insert_epi16(h, sl_load_u16(w->p[5] + at), 5);
     h = _mm_insert_epi16(h, sl_load_u16(w->p[6] + at), 6);
     h = _mm_insert_epi16(h, sl_load_u16(w->p[7] + at), 7);
-    return _mm256_cvtph_ps(h);
+    return h;
+}
+
+/* One f16 of each row. */
+SL_INLINE __m256 sl_halves(const sl_rows8 *w, size_t at)
+{
+    return _mm256_cvtph_ps(sl_eight_shorts(w, at));
 }
 
 /* Two f16 in each lane. */

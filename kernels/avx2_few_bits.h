@@ -409,15 +409,6 @@ SL_INLINE __m256i sl_both_halves(const int8_t *x)
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)x));
 }
 
-/* The same word in all lanes; a constant k, though the compiler need not see it. */
-SL_INLINE __m256i sl_same_word(__m256i v, int k)
-{
-    return k == 0   ? _mm256_shuffle_epi32(v, 0x00)
-           : k == 1 ? _mm256_shuffle_epi32(v, 0x55)
-           : k == 2 ? _mm256_shuffle_epi32(v, 0xaa)
-                    : _mm256_shuffle_epi32(v, 0xff);
-}
-
 /* Bit k of the four bytes of a word belongs to columns k, k + 8, k + 16, k + 24: x goes into that
  * order, and weights need a shift and a mask. */
 SL_INLINE __m256 sl_single_q1_0(const sl_rows8 *w, size_t i, sl_act_q8_32 x, __m256 acc)

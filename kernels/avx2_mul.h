@@ -299,20 +299,24 @@ SL_INLINE void multiply_many(const product *p, form f)
         else                                                                                       \
             multiply_many(&p, f);                                                                  \
     }
-/* A tile of 32 columns stays in registers. */
+/* A tile of 32 columns stays in registers, as long as no loop surrounds it: one part or two. */
 #define SINGLE_32(type, parts, ...)                                                                \
+    SL_INLINE __m256 single_part_##type(const sl_rows8 *w, size_t i, const sl_act_q8_32 *x,        \
+                                        __m256 acc)                                                \
+    {                                                                                              \
+        __m256 sums[SL_MAX_COLS][SL_MAX_TILES] = {{acc}};                                          \
+        sl_tile32 tile;                                                                            \
+        sl_open_##type(w, i, &tile);                                                               \
+        multiply32((form32){__VA_ARGS__}, &tile, 1, x, 1, i, sums);                                \
+        return sums[0][0];                                                                         \
+    }                                                                                              \
     SL_INLINE __m256 single_##type(const sl_rows8 *w, size_t i, const void *act, size_t n_cols,    \
                                    __m256 acc)                                                     \
     {                                                                                              \
         const sl_act_q8_32 x = sl_act_q8_32_row(act, n_cols);                                      \
-        __m256 sums[SL_MAX_COLS][SL_MAX_TILES] = {{acc}};                                          \
-        SL_UNROLL                                                                                  \
-        for (size_t p = 0; p < (parts); p++) {                                                     \
-            sl_tile32 tile;                                                                        \
-            sl_open_##type(w, i *(parts) + p, &tile);                                              \
-            multiply32((form32){__VA_ARGS__}, &tile, 1, &x, 1, i *(parts) + p, sums);              \
-        }                                                                                          \
-        return sums[0][0];                                                                         \
+        _Static_assert((parts) <= 2, "one part or two");                                           \
+        acc = single_part_##type(w, i * (parts), &x, acc);                                         \
+        return (parts) == 2 ? single_part_##type(w, i * (parts) + 1, &x, acc) : acc;               \
     }
 #define SINGLE_256(type, parts, ...)                                                               \
     SL_INLINE __m256 single_##type(const sl_rows8 *w, size_t i, const void *act, size_t n_cols,    \

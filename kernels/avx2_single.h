@@ -24,6 +24,15 @@ SL_INLINE void sl_words_of_four(const uint8_t *const p[4], size_t at, __m256i ou
     out[3] = _mm256_unpackhi_epi64(ab23, cd23);
 }
 
+/* Word k of each half, in all its lanes; k: a constant. */
+SL_INLINE __m256i sl_same_word(__m256i v, int k)
+{
+    return k == 0   ? _mm256_shuffle_epi32(v, 0x00)
+           : k == 1 ? _mm256_shuffle_epi32(v, 0x55)
+           : k == 2 ? _mm256_shuffle_epi32(v, 0xaa)
+                    : _mm256_shuffle_epi32(v, 0xff);
+}
+
 /* 32 values of x to meet them: out[k] has word k in all lanes of the first half, word 4 + k in all
  * of the second. */
 SL_INLINE void sl_spread_x(const int8_t *x, __m256i out[4])

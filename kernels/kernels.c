@@ -23,6 +23,7 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
     if (level >= SL_CPU_AVX2) {
         sl_kernels_fill_avx2_quant(k);
         sl_kernels_fill_avx2_few_bits(k);
+        sl_kernels_fill_avx2_codes(k);
         sl_kernels_fill_avx2_layouts(k);
         sl_kernels_fill_avx2_fp8(k);
         sl_kernels_fill_avx2_float(k);

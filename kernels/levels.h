@@ -18,6 +18,7 @@ void sl_kernels_fill_scalar_delta(sl_kernels *k);     /* conv, l2_norm, gates, g
 void sl_kernels_fill_avx2_quant(sl_kernels *k);    /* mul (Q) */
 void sl_kernels_fill_avx2_dequant(sl_kernels *k);  /* dequantize, quantize: called by _quant */
 void sl_kernels_fill_avx2_few_bits(sl_kernels *k); /* mul of types of one to three bits */
+void sl_kernels_fill_avx2_codes(sl_kernels *k);    /* mul of types of 16 numbers */
 void sl_kernels_fill_avx2_layouts(sl_kernels *k);  /* mul: MLX, split MXFP4 */
 void sl_kernels_fill_avx2_fp8(sl_kernels *k);
 void sl_kernels_fill_avx2_float(sl_kernels *k);
