@@ -55,12 +55,32 @@ typedef struct product {
     size_t n_rows, n_batch, n_cols;
 } product;
 
+/* For types whose scales stand beside: any finite ones, from the weights' own memory. */
+static sl_scales scales_of(const bench *b, sl_weight w)
+{
+    sl_scales s = {.scale = b->weights,
+                   .bias = b->weights,
+                   .type = SL_SCALE_F16,
+                   .group = 64,
+                   .block_rows = 1};
+    if (w == SL_W_MXFP4_SPLIT)
+        s.type = SL_SCALE_E8M0, s.group = 32, s.scale_bytes = COLUMNS / 32;
+    else if (w == SL_W_FP8)
+        s.type = SL_SCALE_F32, s.group = 128, s.block_rows = 128,
+        s.scale_bytes = COLUMNS / 128 * sizeof(float);
+    else
+        s.scale_bytes = COLUMNS / 64 * 2;
+    return s;
+}
+
 static void multiply(const bench *b, const void *what)
 {
     const product *p = what;
+    const sl_scales beside = scales_of(b, p->w);
     const size_t act_bytes = sl_act_bytes(sl_weight_about(p->w)->act, p->n_cols);
     b->k.mul[p->w](b->weights, sl_weight_row_bytes(p->w, p->n_cols), p->n_rows, p->n_cols, b->act,
-                   act_bytes, p->n_batch, b->y, p->n_rows, b->scratch, NULL);
+                   act_bytes, p->n_batch, b->y, p->n_rows, b->scratch,
+                   p->w >= SL_W_FIRST_BESIDE ? &beside : NULL);
 }
 
 static void prepare_act(const bench *b, sl_weight w)
@@ -83,7 +103,7 @@ static void bench_weight(const bench *b, sl_weight w)
     const double large =
         (double)(many.n_rows * many.n_batch * COLUMNS) / time_of(b, multiply, &many);
     if (!b->json) {
-        sl_outf("  %-8s %-8s %8.1f %7.0f %% %10.0f %10.0f\n", sl_weight_about(w)->name, b->k.level,
+        sl_outf("  %-12s %-8s %8.1f %7.0f %% %10.0f %10.0f\n", sl_weight_about(w)->name, b->k.level,
                 gb, 100e9 * gb / b->rate, 2 * small, 2 * large);
         return;
     }
@@ -257,7 +277,7 @@ static void time_kernels(bench *b, const sl_options *o)
     if (!b->json)
         sl_outf(
             "\nproducts with %d columns: decode reads %d MiB of weights for one activation row\n"
-            "  type     level        GB/s of memory  GFLOP/s x%d GFLOP/s x%d\n",
+            "  type         level        GB/s of memory  GFLOP/s x%d GFLOP/s x%d\n",
             COLUMNS, STREAM_BYTES >> 20, BATCH_SMALL, BATCH_LARGE);
     else
         sl_json_write_array(b->json, "products");
