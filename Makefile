@@ -20,6 +20,9 @@ $(foreach l,$(LAYERS),$(eval $(l)_SRC := $(sort $(wildcard $(l)/*.c))))
 ifneq ($(ARCH),x86_64)
 kernels_SRC := $(filter-out kernels/avx%,$(kernels_SRC))
 endif
+ifneq ($(ARCH),aarch64)
+kernels_SRC := $(filter-out kernels/neon%,$(kernels_SRC))
+endif
 runtime_LIB_SRC := $(filter-out runtime/main.c,$(runtime_SRC))
 objects = $(patsubst %.c,$(BUILD)/%.o,$(1))
 kernels_A := $(BUILD)/libkernels.a
@@ -126,6 +129,16 @@ THREADED := kernels_workers stream_io stream_faults models_golden models_one_ans
 tsan: ## the threaded tests under the thread sanitizer
 	$(Q)$(SANITIZED) BUILD=build/tsan SAN="-fsanitize=thread" T="$(or $(T),$(THREADED))" check
 
+# The kernels and their tests need no library but libc, so they cross-build; qemu runs them, slowly. NEON_TESTS picks some.
+NEON_CC ?= aarch64-linux-gnu-gcc
+NEON_BUILD := build/neon
+NEON_TESTS ?= kernels_quant kernels_layouts kernels_float kernels_attention
+QEMU ?= qemu-aarch64 -cpu max
+check-neon: ## the kernel tests built for aarch64, under qemu
+	$(Q)$(MAKE) --no-print-directory CC=$(NEON_CC) BUILD=$(NEON_BUILD) LIBS='-lm -pthread' LDFLAGS=-static \
+		$(NEON_TESTS:%=$(NEON_BUILD)/tests/%)
+	$(Q)printf '%s\n' $(NEON_TESTS) | SL_TEST_QUICK=1 xargs -P "$$(nproc)" -I T $(QEMU) $(NEON_BUILD)/tests/T
+
 TIME ?= 60
 fuzz: ## fuzz one parser with libFuzzer: make fuzz T=gguf [TIME=seconds]
 	$(Q)scripts/fuzz '$(T)' '$(TIME)' '$(MAKE)'
@@ -152,9 +165,9 @@ clean: ## remove what was built
 	$(Q)rm -rf build sluice
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
 	@echo '  V=1 shows commands; CC=clang, OPT, CFLAGS, LDFLAGS, BUILD=folder as usual; CI=1 makes warnings errors'
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all tests check test test-all demo asan ubsan tsan fuzz bench lint format install clean help FORCE
+.PHONY: all tests check test test-all demo asan ubsan tsan check-neon fuzz bench lint format install clean help FORCE
 .SECONDARY:

@@ -39,7 +39,13 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
         sl_kernels_fill_avx512_attention(k);
     }
 #elif defined(__aarch64__)
-    if (level >= SL_CPU_NEON)
-        sl_kernels_fill_neon(k);
+    if (level >= SL_CPU_NEON) {
+        sl_kernels_fill_neon_quant(k);
+        sl_kernels_fill_neon_dequant(k);
+        sl_kernels_fill_neon_float(k);
+        sl_kernels_fill_neon_attention(k);
+    }
+    if (level >= SL_CPU_NEON_I8MM)
+        sl_kernels_fill_neoni8mm_quant(k);
 #endif
 }

@@ -30,7 +30,11 @@ void sl_kernels_fill_avx512_quant(sl_kernels *k);
 void sl_kernels_fill_avx512_float(sl_kernels *k);
 void sl_kernels_fill_avx512_attention(sl_kernels *k);
 #elif defined(__aarch64__)
-void sl_kernels_fill_neon(sl_kernels *k);
+void sl_kernels_fill_neon_quant(sl_kernels *k);   /* mul (Q) */
+void sl_kernels_fill_neon_dequant(sl_kernels *k); /* dequantize, quantize */
+void sl_kernels_fill_neon_float(sl_kernels *k);
+void sl_kernels_fill_neon_attention(sl_kernels *k);
+void sl_kernels_fill_neoni8mm_quant(sl_kernels *k);
 #endif
 
 #endif
