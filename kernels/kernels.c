@@ -26,6 +26,7 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
         sl_kernels_fill_avx2_codes(k);
         sl_kernels_fill_avx2_layouts(k);
         sl_kernels_fill_avx2_fp8(k);
+        sl_kernels_fill_avx2_iquant(k);
         sl_kernels_fill_avx2_float(k);
         sl_kernels_fill_avx2_attention(k);
         sl_kernels_fill_avx2_math(k);

@@ -21,6 +21,7 @@ void sl_kernels_fill_avx2_few_bits(sl_kernels *k); /* mul of types of one to thr
 void sl_kernels_fill_avx2_codes(sl_kernels *k);    /* mul of types of 16 numbers */
 void sl_kernels_fill_avx2_layouts(sl_kernels *k);  /* mul: MLX, split MXFP4 */
 void sl_kernels_fill_avx2_fp8(sl_kernels *k);
+void sl_kernels_fill_avx2_iquant(sl_kernels *k); /* dequantize and mul (IQ) */
 void sl_kernels_fill_avx2_float(sl_kernels *k);
 void sl_kernels_fill_avx2_attention(sl_kernels *k);
 void sl_kernels_fill_avx2_math(sl_kernels *k);
