@@ -57,7 +57,8 @@ typedef struct sl_arch {
     const char *family;
     uint32_t n_layers, n_embd, n_vocab, n_ctx_max;
     float norm_eps;
-    bool tied; /* the head is the embedding */
+    bool tied;          /* the head is the embedding */
+    uint32_t mlx_group; /* columns of a scale in MLX's layout; 0: the config asks for none */
     sl_rope rope;
     sl_layer *layer; /* [n_layers] */
     const float *final_norm;

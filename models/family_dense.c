@@ -242,9 +242,10 @@ static sl_status refuse_unknown(const sl_config *c, const shape *s, sl_err *err)
     if (st == SL_OK && text && strcmp(text, "silu"))
         st = sl_fail(err, SL_EUNSUPPORTED, "config.json: hidden_act %s is not supported (silu is)",
                      text);
-    if (st == SL_OK && sl_config_has(c, (sl_key){NULL, "quantization_config"})) {
+    if (st == SL_OK && sl_config_has(c, (sl_key){NULL, "quantization_config"}) &&
+        !sl_config_has(c, (sl_key){NULL, "quantization"})) { /* MLX writes both, alike */
         st = sl_config_string(c, (sl_key){NULL, "quantization_config.quant_method"}, &text, err);
-        if (st == SL_OK)
+        if (st == SL_OK && (!text || strcmp(text, "fp8")))
             st = sl_fail(err, SL_EUNSUPPORTED,
                          "config.json: quantization_config.quant_method %s is not supported",
                          text ? text : "(none)");
@@ -261,6 +262,31 @@ static sl_status refuse_unknown(const sl_config *c, const shape *s, sl_err *err)
             st = sl_fail(err, SL_EUNSUPPORTED, "config.json: %s is not supported", flags[i]);
     }
     return st == SL_OK ? refuse_experts(c, err) : st;
+}
+
+/* MLX: quantization {group_size, bits, mode}. The bits follow from the tensors' shapes. */
+static sl_status read_mlx(const sl_config *c, sl_arch *arch, sl_err *err)
+{
+    const char *mode = NULL;
+    int64_t group = 0;
+    if (!sl_config_is_object(c, (sl_key){NULL, "quantization"}))
+        return SL_OK;
+    sl_status st = sl_config_string(c, (sl_key){NULL, "quantization.mode"}, &mode, err);
+    if (st == SL_OK)
+        st = sl_config_int(c, (sl_key){NULL, "quantization.group_size"}, false, 1, 1024, &group,
+                           err);
+    if (st != SL_OK)
+        return st;
+    if (mode && strcmp(mode, "affine"))
+        return sl_fail(err, SL_EUNSUPPORTED,
+                       "config.json: quantization.mode %s is not supported (affine is)", mode);
+    if (group != 32 && group != 64 && group != 128)
+        return sl_fail(err, SL_EUNSUPPORTED,
+                       "config.json: quantization.group_size %lld is not supported (32, 64 and 128 "
+                       "are)",
+                       (long long)group);
+    arch->mlx_group = (uint32_t)group;
+    return SL_OK;
 }
 
 static sl_status fill_layers(sl_arena *arena, const shape *s, sl_arch *arch, sl_err *err)
@@ -284,6 +310,8 @@ sl_status sl_read_dense(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_e
     sl_status st = read_shape(c, &s, err);
     if (st == SL_OK)
         st = refuse_unknown(c, &s, err);
+    if (st == SL_OK)
+        st = read_mlx(c, arch, err);
     if (st == SL_OK)
         st = read_rope(c, arena, &s, &arch->rope, err);
     if (st == SL_OK)

@@ -29,6 +29,7 @@ typedef struct run {
     size_t act_bytes;
     float *y;
     size_t y_stride, first_task;
+    sl_scales s; /* of the product's first row, if it has any beside */
 } run;
 
 typedef struct region {
@@ -48,10 +49,12 @@ static void multiply_rows(void *ctx, size_t task, unsigned worker)
     size_t row = (task - u->first_task) * r->rows_per_task, left = u->p->n_rows - row;
     const sl_session *s = r->p->s;
     const size_t scratch_bytes = (size_t)sl_round_up(s->model->layout.mul_scratch_bytes, 64);
+    const sl_scales scales = u->p->beside ? sl_scales_from(&u->s, row) : u->s;
     r->p->k->mul[u->p->type](u->w + row * u->p->row_bytes, u->p->row_bytes,
                              left < r->rows_per_task ? left : r->rows_per_task, u->p->n_cols,
                              u->act, u->act_bytes, r->batch, u->y + row, u->y_stride,
-                             s->mul_scratch + worker * scratch_bytes, NULL);
+                             s->mul_scratch + worker * scratch_bytes,
+                             u->p->beside ? &scales : NULL);
 }
 
 /* An operand of project(): floats in [T][in], results out[i] in [T][out_width[i]]. */
@@ -92,6 +95,11 @@ static sl_status run_step(pass *p, const sl_step *step, const operand *o)
         run *u = &r.run[i];
         u->w = sl_part_data(stream, step->part, pr->extent);
         u->p = pr;
+        u->s = pr->s;
+        if (pr->beside)
+            u->s.scale = sl_part_data(stream, step->part, pr->scale_extent);
+        if (pr->has_bias)
+            u->s.bias = sl_part_data(stream, step->part, pr->bias_extent);
         u->act = act == SL_ACT_F32 ? (const void *)o->in : p->s->act[act];
         u->act_bytes =
             act == SL_ACT_F32 ? o->in_width * sizeof(float) : sl_act_bytes(act, pr->n_cols);
@@ -197,8 +205,11 @@ static void embed_row(void *ctx, size_t row, unsigned worker)
     const pass *p = ctx;
     const sl_layout *l = &p->m->layout;
     const size_t D = p->m->arch.n_embd;
+    sl_scales scales = l->embed_scales;
+    scales.scale = p->s->embed_scale_rows + row * scales.scale_bytes;
+    scales.bias = p->s->embed_bias_rows + row * scales.scale_bytes;
     p->k->dequantize[l->embed_type](p->s->embed_rows + row * l->embed_row_bytes, p->s->x + row * D,
-                                    D, NULL);
+                                    D, l->embed_beside ? &scales : NULL);
 }
 
 static sl_status embed(pass *p, const int32_t *ids)
@@ -208,8 +219,16 @@ static sl_status embed(pass *p, const int32_t *ids)
     sl_status st = SL_OK;
     for (uint32_t t = 0; st == SL_OK && t < p->rows; t += p->m->row_batch) {
         uint32_t n = p->rows - t < p->m->row_batch ? p->rows - t : p->m->row_batch;
-        st = sl_rows_read(p->m->stream, p->m->layout.embed_table, p->s->row_id + t, n,
-                          p->s->embed_rows + t * p->m->layout.embed_row_bytes, p->err);
+        const sl_layout *l = &p->m->layout;
+        const size_t at = t * l->embed_scales.scale_bytes;
+        st = sl_rows_read(p->m->stream, l->embed_table, p->s->row_id + t, n,
+                          p->s->embed_rows + t * l->embed_row_bytes, p->err);
+        if (st == SL_OK && l->embed_beside)
+            st = sl_rows_read(p->m->stream, l->embed_scale_table, p->s->row_id + t, n,
+                              p->s->embed_scale_rows + at, p->err);
+        if (st == SL_OK && l->embed_beside)
+            st = sl_rows_read(p->m->stream, l->embed_bias_table, p->s->row_id + t, n,
+                              p->s->embed_bias_rows + at, p->err);
     }
     if (st == SL_OK)
         sl_workers_run(p->w, embed_row, p, p->rows);

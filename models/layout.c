@@ -55,38 +55,61 @@ static uint32_t cut_at(uint64_t rows, uint32_t i, uint32_t n)
     return i == n ? (uint32_t)rows : (uint32_t)(rows * i / n / SL_ROW_GROUP * SL_ROW_GROUP);
 }
 
-static sl_status add_product(sl_layout *l, sl_step *step, sl_group *g, const sl_tensor *t,
-                             uint32_t output, uint32_t row0, uint32_t row1, sl_err *err)
+/* Scales of the product's rows: whole tiles, so that parts may share one. */
+static uint32_t add_scales(sl_layout *l, uint32_t part, const sl_tensor *t, const sl_product *p)
+{
+    const uint64_t first = p->row0 / p->s.block_rows,
+                   end = (p->row0 + p->n_rows - 1) / p->s.block_rows + 1;
+    const sl_extent e = {t->extent.file, t->extent.offset + first * p->s.scale_bytes,
+                         (end - first) * p->s.scale_bytes};
+    return sl_plan_extent(l->plan, part, e);
+}
+
+static void add_product(sl_layout *l, sl_step *step, sl_group *g, const sl_matrix *m,
+                        uint32_t output, uint32_t row0, uint32_t row1)
 {
     if (row0 == row1)
-        return SL_OK;
+        return;
     sl_product *p = &step->product[step->n_products];
-    sl_status st = sl_weight_of(t, &p->type, err);
-    if (st != SL_OK)
-        return st;
+    const sl_tensor *t = m->t;
+    p->type = m->type;
     p->output = output;
     p->row0 = row0;
     p->n_rows = row1 - row0;
-    p->n_cols = (uint32_t)t->dims[1];
-    p->row_bytes = (size_t)(t->extent.len / t->dims[0]);
+    p->n_cols = (uint32_t)m->n_cols;
+    p->row_bytes = m->row_bytes;
     sl_extent e = {t->extent.file, t->extent.offset + (uint64_t)row0 * p->row_bytes,
                    (uint64_t)p->n_rows * p->row_bytes};
     p->extent = sl_plan_extent(l->plan, step->part, e);
+    p->s = m->s;
+    p->beside = m->scale != NULL;
+    p->has_bias = m->bias != NULL;
+    if (p->beside) {
+        p->s.first_row = row0 % p->s.block_rows;
+        p->scale_extent = add_scales(l, step->part, m->scale, p);
+    }
+    if (p->has_bias)
+        p->bias_extent = add_scales(l, step->part, m->bias, p);
     step->n_products++;
     g->act_mask |= 1u << sl_weight_about(p->type)->act;
     size_t scratch = sl_mul_scratch_bytes(p->type, p->n_cols);
     if (scratch > l->mul_scratch_bytes)
         l->mul_scratch_bytes = scratch;
-    return SL_OK;
 }
 
-static sl_status add_group(sl_layout *l, sl_group *g, const char *name, const sl_tensor *const *t,
+static uint64_t bytes_of(const sl_matrix *m)
+{
+    return m->t->extent.len + (m->scale ? m->scale->extent.len : 0) +
+           (m->bias ? m->bias->extent.len : 0);
+}
+
+static sl_status add_group(sl_layout *l, sl_group *g, const char *name, const sl_matrix *m,
                            uint32_t n, uint64_t part_bytes, sl_err *err)
 {
     uint64_t bytes = 0, rows = 0;
     for (uint32_t i = 0; i < n; i++) {
-        bytes += t[i]->extent.len;
-        rows = t[i]->dims[0] > rows ? t[i]->dims[0] : rows;
+        bytes += bytes_of(&m[i]);
+        rows = m[i].n_rows > rows ? m[i].n_rows : rows;
     }
     uint64_t most = rows / SL_ROW_GROUP ? rows / SL_ROW_GROUP : 1; /* no cut is empty */
     uint64_t wanted = (bytes + part_bytes - 1) / part_bytes;
@@ -98,12 +121,9 @@ static sl_status add_group(sl_layout *l, sl_group *g, const char *name, const sl
             return sl_fail(err, SL_ENOMEM, "out of memory while laying out the model");
         step->unit = sl_plan_unit(l->plan, name);
         step->part = sl_plan_part(l->plan, step->unit, SL_PART_ALWAYS);
-        for (uint32_t i = 0; i < n; i++) {
-            sl_status st = add_product(l, step, g, t[i], i, cut_at(t[i]->dims[0], c, cuts),
-                                       cut_at(t[i]->dims[0], c + 1, cuts), err);
-            if (st != SL_OK)
-                return st;
-        }
+        for (uint32_t i = 0; i < n; i++)
+            add_product(l, step, g, &m[i], i, cut_at(m[i].n_rows, c, cuts),
+                        cut_at(m[i].n_rows, c + 1, cuts));
         g->n_steps++;
     }
     return SL_OK;
@@ -123,20 +143,22 @@ static const layer_part layer_parts[] = {
     {"ffn.down", offsetof(sl_layer_groups, down), 1, {SL_ROLE_DOWN}},
 };
 
-static sl_status add_layer(sl_layout *l, const sl_checkpoint *c, uint32_t layer,
-                           uint64_t part_bytes, sl_err *err)
+static sl_status add_layer(sl_layout *l, const sl_checkpoint *c, const sl_arch *arch,
+                           uint32_t layer, uint64_t part_bytes, sl_err *err)
 {
     for (size_t i = 0; i < sizeof layer_parts / sizeof *layer_parts; i++) {
         const layer_part *p = &layer_parts[i];
-        const sl_tensor *t[SL_MAX_PRODUCTS];
+        sl_matrix m[SL_MAX_PRODUCTS];
         char name[SL_NAME_BYTES];
-        for (uint32_t k = 0; k < p->n; k++) {
+        sl_status st = SL_OK;
+        for (uint32_t k = 0; st == SL_OK && k < p->n; k++) {
             sl_role_name(sl_checkpoint_format(c), p->role[k], layer, name);
-            t[k] = sl_checkpoint_find(c, name);
+            st = sl_matrix_of(c, arch, sl_checkpoint_find(c, name), &m[k], err);
         }
         snprintf(name, sizeof name, "blk.%u.%s", layer, p->name);
         sl_group *g = (sl_group *)(void *)((char *)&l->layer[layer] + p->group);
-        sl_status st = add_group(l, g, name, t, p->n, part_bytes, err);
+        if (st == SL_OK)
+            st = add_group(l, g, name, m, p->n, part_bytes, err);
         if (st != SL_OK)
             return st;
     }
@@ -148,16 +170,28 @@ static sl_status add_ends(sl_layout *l, const sl_checkpoint *c, const sl_arch *a
 {
     char name[SL_NAME_BYTES];
     sl_role_name(sl_checkpoint_format(c), SL_ROLE_EMBED, 0, name);
-    const sl_tensor *embed = sl_checkpoint_find(c, name);
-    sl_status st = sl_weight_of(embed, &l->embed_type, err);
+    sl_matrix m;
+    sl_status st = sl_matrix_of(c, arch, sl_checkpoint_find(c, name), &m, err);
+    if (st == SL_OK && m.scale && !m.bias) /* MLX has both; FP8 leaves the embedding alone */
+        st = sl_fail(err, SL_EUNSUPPORTED, "tensor %s: embeddings with scales of %s alone", name,
+                     m.scale->name);
     if (st != SL_OK)
         return st;
-    l->embed_row_bytes = (size_t)(embed->extent.len / embed->dims[0]);
-    l->embed_table = sl_plan_row_table(l->plan, "embed", embed->extent, l->embed_row_bytes);
+    l->embed_type = m.type;
+    l->embed_row_bytes = m.row_bytes;
+    l->embed_table = sl_plan_row_table(l->plan, "embed", m.t->extent, l->embed_row_bytes);
+    l->embed_scales = m.s;
+    l->embed_beside = m.scale != NULL;
+    if (l->embed_beside) {
+        const uint64_t row = m.s.scale_bytes;
+        l->embed_scale_table = sl_plan_row_table(l->plan, "embed.scales", m.scale->extent, row);
+        l->embed_bias_table = sl_plan_row_table(l->plan, "embed.biases", m.bias->extent, row);
+    }
     sl_role_name(sl_checkpoint_format(c), SL_ROLE_HEAD, 0, name);
-    const sl_tensor *head = arch->tied ? embed : sl_checkpoint_find(c, name);
+    if (!arch->tied)
+        st = sl_matrix_of(c, arch, sl_checkpoint_find(c, name), &m, err);
     l->units_without_head = sl_plan_unit_count(l->plan);
-    return add_group(l, &l->head, "head", &head, 1, part_bytes, err);
+    return st == SL_OK ? add_group(l, &l->head, "head", &m, 1, part_bytes, err) : st;
 }
 
 sl_status sl_layout_make(sl_layout *l, const sl_checkpoint *c, const sl_arch *arch,
@@ -172,7 +206,7 @@ sl_status sl_layout_make(sl_layout *l, const sl_checkpoint *c, const sl_arch *ar
         goto fail;
     }
     for (uint32_t i = 0; i < arch->n_layers; i++)
-        if ((st = add_layer(l, c, i, part_bytes, err)) != SL_OK)
+        if ((st = add_layer(l, c, arch, i, part_bytes, err)) != SL_OK)
             goto fail;
     if ((st = add_ends(l, c, arch, part_bytes, err)) != SL_OK)
         goto fail;

@@ -20,7 +20,8 @@ sl_model_options sl_model_defaults(void)
 
 typedef struct checker {
     sl_model *m;
-    const sl_tensor **used; /* tensors that have a role, [n_used]; room for all roles */
+    const sl_tensor **used; /* tensors that have a role, and those beside them, [n_used]; room
+                                for all roles */
     uint32_t n_used;
     sl_err *err;
 } checker;
@@ -42,43 +43,67 @@ static void shape_text(const sl_tensor *t, char *out, size_t cap)
         snprintf(out + at, cap - at, "]");
 }
 
-/* The tensor of a role with this shape; cols 0: a vector of rows values. */
-static const sl_tensor *need(checker *c, sl_role role, uint32_t layer, uint64_t rows, uint64_t cols)
+static const sl_tensor *find_needed(checker *c, sl_role role, uint32_t layer)
 {
-    char name[SL_NAME_BYTES], found[128];
+    char name[SL_NAME_BYTES];
     const sl_tensor *t = find_role(c, role, layer, name);
-    if (!t) {
+    if (!t)
         sl_fail(c->err, SL_EFORMAT, "%s: tensor %s is missing", sl_checkpoint_path(c->m->ckpt),
                 name);
-        return NULL;
+    return t;
+}
+
+/* The matrix of a role with this shape, and the tensors beside it. */
+static bool need_matrix(checker *c, sl_role role, uint32_t layer, uint64_t rows, uint64_t cols)
+{
+    const sl_tensor *t = find_needed(c, role, layer);
+    char found[128];
+    sl_matrix m = {.n_rows = 0};
+    if (!t)
+        return false;
+    sl_err own = {0};
+    const sl_status st = sl_matrix_of(c->m->ckpt, &c->m->arch, t, &m, &own);
+    if (t->n_dims == 2 && st != SL_OK) {
+        sl_fail(c->err, st, "%s", own.text);
+        return false;
     }
-    if (t->n_dims != (cols ? 2 : 1) || t->dims[0] != rows || (cols && t->dims[1] != cols)) {
+    if (t->n_dims != 2 || m.n_rows != rows || m.n_cols != cols) {
         shape_text(t, found, sizeof found);
-        if (cols)
-            sl_fail(c->err, SL_EFORMAT,
-                    "tensor %s has shape %s, the config asks for [%llu, %llu] (rows, columns)",
-                    name, found, (unsigned long long)rows, (unsigned long long)cols);
-        else
-            sl_fail(c->err, SL_EFORMAT, "tensor %s has shape %s, the config asks for [%llu]", name,
-                    found, (unsigned long long)rows);
+        sl_fail(c->err, SL_EFORMAT,
+                "tensor %s has shape %s, the config asks for [%llu, %llu] (rows, columns)", t->name,
+                found, (unsigned long long)rows, (unsigned long long)cols);
+        return false;
+    }
+    c->used[c->n_used++] = t;
+    if (m.scale)
+        c->used[c->n_used++] = m.scale;
+    if (m.bias)
+        c->used[c->n_used++] = m.bias;
+    c->m->n_params += rows * cols;
+    return true;
+}
+
+static const sl_tensor *need_of_vector(checker *c, sl_role role, uint32_t layer, uint64_t n)
+{
+    char found[128];
+    const sl_tensor *t = find_needed(c, role, layer);
+    if (t && (t->n_dims != 1 || t->dims[0] != n)) {
+        shape_text(t, found, sizeof found);
+        sl_fail(c->err, SL_EFORMAT, "tensor %s has shape %s, the config asks for [%llu]", t->name,
+                found, (unsigned long long)n);
         return NULL;
     }
+    if (!t)
+        return NULL;
     c->used[c->n_used++] = t;
     c->m->n_params += t->n_values;
     return t;
 }
 
-static bool need_matrix(checker *c, sl_role role, uint32_t layer, uint64_t rows, uint64_t cols)
-{
-    const sl_tensor *t = need(c, role, layer, rows, cols);
-    sl_weight ignored;
-    return t && sl_weight_of(t, &ignored, c->err) == SL_OK;
-}
-
 /* A norm's weights as floats. */
 static bool need_vector(checker *c, sl_role role, uint32_t layer, uint64_t n, const float **out)
 {
-    const sl_tensor *t = need(c, role, layer, n, 0);
+    const sl_tensor *t = need_of_vector(c, role, layer, n);
     if (!t)
         return false;
     sl_weight type = SL_W_COUNT;
@@ -195,7 +220,7 @@ static sl_status check_tensors(sl_model *m, sl_err *err)
 {
     sl_err own = {0};
     checker c = {.m = m, .err = err ? err : &own};
-    c.used = calloc((size_t)SL_ROLE_COUNT * (m->arch.n_layers + 1), sizeof(const sl_tensor *));
+    c.used = calloc((size_t)3 * SL_ROLE_COUNT * (m->arch.n_layers + 1), sizeof(const sl_tensor *));
     if (!c.used)
         return sl_fail(err, SL_ENOMEM, "out of memory while checking the model");
     bool ok = check_vocabulary(&c) &&

@@ -9,12 +9,25 @@
  * same activations. */
 enum { SL_MAX_PRODUCTS = 3 };
 
+/* A weight matrix and the tensors it is stored in. */
+typedef struct sl_matrix {
+    const sl_tensor *t, *scale, *bias; /* scale, bias: NULL when the blocks hold them */
+    sl_weight type;
+    uint64_t n_rows, n_cols;
+    size_t row_bytes;
+    sl_scales s; /* all but the addresses */
+} sl_matrix;
+
 typedef struct sl_product {
     sl_weight type;
     uint32_t output; /* which of the group's outputs: 0 q, 1 k, 2 v; 0 gate, 1 up; else 0 */
     uint32_t extent; /* within the step's part */
     uint32_t row0, n_rows, n_cols;
     size_t row_bytes;
+    bool beside; /* scales are tensors of their own: s and their extents within the part */
+    bool has_bias;
+    sl_scales s; /* all but the addresses */
+    uint32_t scale_extent, bias_extent;
 } sl_product;
 
 /* One unit of the plan with its one ALWAYS part. */
@@ -44,6 +57,9 @@ typedef struct sl_layout {
     uint32_t embed_table;
     sl_weight embed_type;
     size_t embed_row_bytes;
+    bool embed_beside; /* rows of scales and biases come from tables of their own */
+    sl_scales embed_scales;
+    uint32_t embed_scale_table, embed_bias_table;
     size_t mul_scratch_bytes; /* most that a product needs, per worker */
 } sl_layout;
 
@@ -65,6 +81,13 @@ struct sl_model {
 
 /* Which kernel type a stored type is; SL_EUNSUPPORTED names tensor and type. */
 sl_status sl_weight_of(const sl_tensor *t, sl_weight *out, sl_err *err);
+
+/* The matrix that t, a tensor with a role, belongs to. SL_EUNSUPPORTED or SL_EFORMAT names the
+ * tensor that does not fit. */
+sl_status sl_matrix_of(const sl_checkpoint *c, const sl_arch *arch, const sl_tensor *t,
+                       sl_matrix *m, sl_err *err);
+/* What a product that begins row rows further down gets. */
+sl_scales sl_scales_from(const sl_scales *s, size_t row);
 
 /* Units, parts and steps for parts of at most part_bytes. Tensors were checked before. */
 sl_status sl_layout_make(sl_layout *l, const sl_checkpoint *c, const sl_arch *arch,
@@ -99,6 +122,8 @@ struct sl_session {
     void *act[SL_ACT_COUNT]; /* [rows][act_bytes of the widest input]; F32 has none: the floats
                                 themselves */
     uint8_t *embed_rows;     /* [rows][embed_row_bytes] */
+    uint8_t *embed_scale_rows,
+        *embed_bias_rows;                     /* [rows][scale_bytes], if the embedding has them */
     uint32_t *row_id, *attn_begin, *attn_end; /* [rows], [rows * group] each */
     uint8_t *mul_scratch;                     /* [workers][mul_scratch_bytes] */
     size_t attn_part_stride, n_splits;

@@ -98,6 +98,9 @@ static uint64_t lay_scratch(sl_session *s, const sl_model *m, unsigned n_threads
     for (int i = SL_ACT_F32 + 1; i < SL_ACT_COUNT; i++)
         s->act[i] = carve(&c, rows, sl_act_bytes((sl_act)i, w.in));
     s->embed_rows = carve(&c, rows, m->layout.embed_row_bytes);
+    const size_t scale_bytes = m->layout.embed_beside ? m->layout.embed_scales.scale_bytes : 0;
+    s->embed_scale_rows = carve(&c, rows, scale_bytes);
+    s->embed_bias_rows = carve(&c, rows, scale_bytes);
     s->row_id = carve(&c, rows, sizeof(uint32_t));
     s->attn_begin = carve(&c, rows * w.group, sizeof(uint32_t));
     s->attn_end = carve(&c, rows * w.group, sizeof(uint32_t));

@@ -1,0 +1,111 @@
+/* A weight matrix out of the tensors that hold it. Most are one tensor; layouts of safetensors
+ * folders keep scales in tensors beside it:
+ *
+ *   MLX  X.weight U32 [rows, cols * bits / 32], X.scales and X.biases [rows, cols / group_size]
+ *   FP8  X.weight F8_E4M3 [rows, cols], X.weight_scale_inv for tiles of 128 x 128
+ *
+ * Sources: mlx.core.quantize; config.json of DeepSeek V3 and Qwen3 FP8 checkpoints. */
+#include <string.h>
+
+#include "model_impl.h"
+
+enum { FP8_TILE = 128 };
+
+/* Tensor X.<suffix> beside X.weight; NULL: none. */
+static const sl_tensor *beside(const sl_checkpoint *c, const sl_tensor *t, const char *suffix)
+{
+    char name[SL_NAME_BYTES];
+    const size_t len = strlen(t->name), end = strlen("weight"), tail = strlen(suffix) + 1;
+    if (len < end || strcmp(t->name + len - end, "weight") != 0 || len - end + tail > sizeof name)
+        return NULL;
+    memcpy(name, t->name, len - end);
+    memcpy(name + len - end, suffix, tail);
+    return sl_checkpoint_find(c, name);
+}
+
+static bool has_shape(const sl_tensor *t, uint64_t rows, uint64_t cols)
+{
+    return t->n_dims == 2 && t->dims[0] == rows && t->dims[1] == cols;
+}
+
+static sl_status scale_type(const sl_tensor *t, bool e8m0, sl_scale *out, sl_err *err)
+{
+    *out = t->type == SL_F32               ? SL_SCALE_F32
+           : t->type == SL_BF16            ? SL_SCALE_BF16
+           : t->type == SL_F16             ? SL_SCALE_F16
+           : t->type == SL_F8_E8M0 && e8m0 ? SL_SCALE_E8M0
+                                           : SL_SCALE_COUNT;
+    return *out != SL_SCALE_COUNT
+               ? SL_OK
+               : sl_fail(err, SL_EUNSUPPORTED, "tensor %s: scales of type %s are not supported",
+                         t->name, sl_dtype_about(t->type)->name);
+}
+
+static sl_status read_mlx(const sl_checkpoint *c, uint32_t group, sl_matrix *m, sl_err *err)
+{
+    const sl_tensor *t = m->t;
+    m->bias = beside(c, t, "biases");
+    if (!m->bias)
+        return sl_fail(err, SL_EFORMAT, "tensor %s has scales, but no biases beside it", t->name);
+    if (m->scale->n_dims != 2 || m->scale->dims[0] != t->dims[0] ||
+        m->scale->dims[1] > UINT32_MAX / group || !m->scale->dims[1] ||
+        !has_shape(m->bias, m->scale->dims[0], m->scale->dims[1]) ||
+        m->bias->type != m->scale->type)
+        return sl_fail(err, SL_EFORMAT, "tensors %s and %s do not fit %s", m->scale->name,
+                       m->bias->name, t->name);
+    m->n_cols = m->scale->dims[1] * group;
+    const bool four = t->dims[1] * 8 == m->n_cols, eight = t->dims[1] * 4 == m->n_cols;
+    if (!four && !eight)
+        return sl_fail(err, SL_EUNSUPPORTED,
+                       "tensor %s: %llu words for %llu columns: 4 and 8 bits are supported",
+                       t->name, (unsigned long long)t->dims[1], (unsigned long long)m->n_cols);
+    m->type = four ? SL_W_MLX4 : SL_W_MLX8;
+    m->s.group = group;
+    m->s.block_rows = 1;
+    return scale_type(m->scale, false, &m->s.type, err);
+}
+
+static sl_status read_fp8(sl_matrix *m, sl_err *err)
+{
+    const uint64_t rows = (m->n_rows + FP8_TILE - 1) / FP8_TILE,
+                   cols = (m->n_cols + FP8_TILE - 1) / FP8_TILE;
+    if (!has_shape(m->scale, rows, cols))
+        return sl_fail(err, SL_EUNSUPPORTED,
+                       "tensor %s: expected [%llu, %llu] scales, for tiles of 128 x 128",
+                       m->scale->name, (unsigned long long)rows, (unsigned long long)cols);
+    m->type = SL_W_FP8;
+    m->s.group = m->s.block_rows = FP8_TILE;
+    return scale_type(m->scale, true, &m->s.type, err);
+}
+
+sl_status sl_matrix_of(const sl_checkpoint *c, const sl_arch *arch, const sl_tensor *t,
+                       sl_matrix *m, sl_err *err)
+{
+    memset(m, 0, sizeof *m);
+    m->t = t;
+    if (t->n_dims != 2 || !t->dims[0])
+        return sl_fail(err, SL_EFORMAT, "tensor %s is not a matrix", t->name);
+    m->n_rows = t->dims[0];
+    m->n_cols = t->dims[1];
+    m->row_bytes = (size_t)(t->extent.len / t->dims[0]);
+    sl_status st;
+    if (t->type == SL_U32 && arch->mlx_group && (m->scale = beside(c, t, "scales")))
+        st = read_mlx(c, arch->mlx_group, m, err);
+    else if (t->type == SL_F8_E4M3 && (m->scale = beside(c, t, "weight_scale_inv")))
+        st = read_fp8(m, err);
+    else
+        st = sl_weight_of(t, &m->type, err);
+    if (st == SL_OK && m->scale)
+        m->s.scale_bytes = (size_t)(m->scale->extent.len / m->scale->dims[0]);
+    return st;
+}
+
+sl_scales sl_scales_from(const sl_scales *s, size_t row)
+{
+    sl_scales out = *s;
+    const size_t at = (s->first_row + row) / s->block_rows * s->scale_bytes;
+    out.scale = (const char *)s->scale + at;
+    out.bias = s->bias ? (const char *)s->bias + at : NULL;
+    out.first_row = (uint32_t)((s->first_row + row) % s->block_rows);
+    return out;
+}

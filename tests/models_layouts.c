@@ -1,0 +1,326 @@
+/* Proves, for models whose scales are tensors of their own (MLX 4-bit and 8-bit, FP8 in tiles of
+ * 128 x 128): a folder in that layout gives the logits of a folder with the same values written out
+ * in F32, up to the noise of int8 activations (FP8: of float sums); and the same bits for any
+ * memory, part size, thread count and CPU level. Folders that do not fit together are refused with
+ * one line. The folders are made here, out of tests/data/models/llama. */
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../kernels/half.h"
+#include "lib_model.h"
+
+enum { T = 40, V = 512, FP8_TILE = 128 };
+
+typedef enum layout { PLAIN, MLX4, MLX8, FP8, LAYOUT_COUNT } layout;
+static const char *const layout_name[] = {"plain", "mlx4", "mlx8", "fp8"};
+
+/* A safetensors file in the making. */
+typedef struct writer {
+    char *header;
+    size_t header_len, header_cap;
+    uint8_t *data;
+    size_t len, cap;
+} writer;
+
+static void *must(void *p)
+{
+    if (!p) {
+        fputs("out of memory\n", stderr);
+        exit(1);
+    }
+    return p;
+}
+
+static void put(writer *w, const char *name, const char *type, uint64_t rows, uint64_t cols,
+                const void *bytes, size_t n)
+{
+    if (w->len + n > w->cap)
+        w->data = must(realloc(w->data, w->cap = 2 * (w->len + n)));
+    if (w->header_len + 512 > w->header_cap)
+        w->header = must(realloc(w->header, w->header_cap = 2 * (w->header_len + 512)));
+    char shape[64];
+    if (cols)
+        snprintf(shape, sizeof shape, "[%llu,%llu]", (unsigned long long)rows,
+                 (unsigned long long)cols);
+    else
+        snprintf(shape, sizeof shape, "[%llu]", (unsigned long long)rows);
+    w->header_len +=
+        (size_t)snprintf(w->header + w->header_len, 512,
+                         "%c\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
+                         w->header_len ? ',' : '{', name, type, shape, w->len, w->len + n);
+    memcpy(w->data + w->len, bytes, n);
+    w->len += n;
+}
+
+static uint16_t to_bf16(float f)
+{
+    return (uint16_t)(sl_bits_of_float(f) >> 16);
+}
+
+static float e4m3(uint8_t b)
+{
+    const int e = b >> 3 & 15, m = b & 7;
+    const float size = e ? ldexpf((float)(8 + m), e - 10) : ldexpf((float)m, -9);
+    return b & 128 ? -size : size;
+}
+
+/* The code nearest to v, |v| <= 448: codes ascend. */
+static uint8_t to_e4m3(float v)
+{
+    uint8_t best = 0;
+    for (uint8_t b = 1; b < 0x7f; b++)
+        if (fabsf(e4m3(b) - fabsf(v)) < fabsf(e4m3(best) - fabsf(v)))
+            best = b;
+    return best | (v < 0 ? 128 : 0);
+}
+
+/* "x.weight" -> "x.suffix" */
+static const char *sibling(const char *name, const char *suffix)
+{
+    static char out[256];
+    snprintf(out, sizeof out, "%.*s%s", (int)(strlen(name) - strlen("weight")), name, suffix);
+    return out;
+}
+
+/* Writes the matrix in the layout; v becomes the values that it then has. */
+static void put_mlx(writer *w, const char *name, float *v, uint64_t rows, uint64_t cols,
+                    unsigned bits, uint64_t group)
+{
+    const uint64_t n = rows * cols, groups = n / group;
+    const unsigned top = (1u << bits) - 1;
+    uint8_t *q = must(calloc(n, 1));
+    uint16_t *scale = must(malloc(groups * 2)), *bias = must(malloc(groups * 2));
+    for (uint64_t g = 0; g < groups; g++) {
+        float low = INFINITY, high = -INFINITY;
+        for (uint64_t i = g * group; i < (g + 1) * group; i++) {
+            low = fminf(low, v[i]);
+            high = fmaxf(high, v[i]);
+        }
+        scale[g] = to_bf16((high - low) / (float)top + 1e-6f);
+        bias[g] = to_bf16(low);
+        const float d = sl_bfloat_to_float(scale[g]), m = sl_bfloat_to_float(bias[g]);
+        for (uint64_t i = g * group; i < (g + 1) * group; i++) {
+            const float t = rintf((v[i] - m) / d);
+            const unsigned code = t < 0 ? 0 : t > (float)top ? top : (unsigned)t;
+            q[i * bits / 8] |= (uint8_t)(code << (i * bits % 8));
+            v[i] = (float)code * d + m;
+        }
+    }
+    put(w, name, "U32", rows, cols * bits / 32, q, n * bits / 8);
+    put(w, sibling(name, "scales"), "BF16", rows, cols / group, scale, groups * 2);
+    put(w, sibling(name, "biases"), "BF16", rows, cols / group, bias, groups * 2);
+    free(q);
+    free(scale);
+    free(bias);
+}
+
+static void put_fp8(writer *w, const char *name, float *v, uint64_t rows, uint64_t cols)
+{
+    const uint64_t across = (cols + FP8_TILE - 1) / FP8_TILE,
+                   down = (rows + FP8_TILE - 1) / FP8_TILE;
+    uint8_t *q = must(malloc(rows * cols));
+    float *scale = must(calloc(across * down, sizeof *scale));
+    for (uint64_t i = 0; i < rows * cols; i++) {
+        float *s = &scale[i / cols / FP8_TILE * across + i % cols / FP8_TILE];
+        *s = fmaxf(*s, fabsf(v[i]) / 448.0f);
+    }
+    for (uint64_t i = 0; i < rows * cols; i++) {
+        const float s = scale[i / cols / FP8_TILE * across + i % cols / FP8_TILE];
+        q[i] = to_e4m3(v[i] / s);
+        v[i] = e4m3(q[i]) * s;
+    }
+    put(w, name, "F8_E4M3", rows, cols, q, rows * cols);
+    put(w, sibling(name, "weight_scale_inv"), "F32", down, across, scale,
+        across * down * sizeof *scale);
+    free(q);
+    free(scale);
+}
+
+static void write_file(const char *folder, const char *name, const void *a, size_t a_len,
+                       const void *b, size_t b_len)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *f = must(fopen(path, "wb"));
+    bool ok = fwrite(a, 1, a_len, f) == a_len && (!b_len || fwrite(b, 1, b_len, f) == b_len);
+    CHECK(fclose(f) == 0 && ok, "%s", path);
+}
+
+static void finish(writer *w, const char *folder)
+{
+    w->header[w->header_len++] = '}';
+    while (w->header_len % 8)
+        w->header[w->header_len++] = ' ';
+    const uint64_t n = w->header_len;
+    uint8_t *head = must(malloc(n + 8));
+    memcpy(head, &n, 8);
+    memcpy(head + 8, w->header, n);
+    write_file(folder, "model.safetensors", head, n + 8, w->data, w->len);
+    free(head);
+    free(w->header);
+    free(w->data);
+}
+
+/* config.json of the source, with extra before its last brace. */
+static void write_config(const char *folder, const char *extra)
+{
+    size_t len = 0;
+    char *text = must(test_read(test_data("models/llama/config.json"), &len));
+    while (len && text[len - 1] != '}')
+        len--;
+    write_file(folder, "config.json", text, len - 1, extra, strlen(extra));
+    free(text);
+}
+
+static bool is_embedding(const char *name)
+{
+    return strstr(name, "embed_tokens") || strstr(name, "lm_head");
+}
+
+/* Folders dir/layout and, with the same values in F32, dir/layout-plain. group: of MLX. */
+static void make(const sl_checkpoint *source, const char *dir, layout l, uint64_t group)
+{
+    char path[2][300], extra[128] = "}";
+    writer out[2] = {{0}};
+    for (int i = 0; i < 2; i++) {
+        snprintf(path[i], sizeof path[i], "%s/%s%s", dir, layout_name[l], i ? "-plain" : "");
+        mkdir(path[i], 0777);
+    }
+    for (uint32_t i = 0; i < sl_checkpoint_tensor_count(source); i++) {
+        const sl_tensor *t = sl_checkpoint_tensor(source, i);
+        uint64_t n = 0;
+        uint16_t *stored = must(golden(source, t->name, &n));
+        float *v = must(malloc(n * sizeof *v));
+        for (uint64_t k = 0; k < n; k++)
+            v[k] = sl_bfloat_to_float(stored[k]);
+        const uint64_t rows = t->dims[0], cols = t->n_dims == 2 ? t->dims[1] : 0;
+        if (cols && (l == MLX4 || l == MLX8))
+            put_mlx(&out[0], t->name, v, rows, cols, l == MLX4 ? 4 : 8, group);
+        else if (cols && l == FP8 && !is_embedding(t->name))
+            put_fp8(&out[0], t->name, v, rows, cols);
+        else
+            put(&out[0], t->name, "F32", rows, cols, v, n * sizeof *v);
+        put(&out[1], t->name, "F32", rows, cols, v, n * sizeof *v);
+        free(stored);
+        free(v);
+    }
+    if (l == MLX4 || l == MLX8)
+        snprintf(extra, sizeof extra, ",\"quantization\":{\"group_size\":%llu,\"bits\":%d}}",
+                 (unsigned long long)group, l == MLX4 ? 4 : 8);
+    if (l == FP8)
+        snprintf(
+            extra, sizeof extra,
+            ",\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[128,128]}"
+            "}");
+    for (int i = 0; i < 2; i++) {
+        finish(&out[i], path[i]);
+        write_config(path[i], i ? "}" : extra);
+    }
+}
+
+static bool answer(const char *path, const setting *s, const int32_t *ids, float *out)
+{
+    loaded l;
+    sl_err err = {0};
+    if (!CHECK(load(path, s, &l, &err) == SL_OK, "%s", err.text))
+        return false;
+    bool ok = CHECK(eval(&l, ids, T - 2, true, out, &err) == SL_OK, "%s", err.text);
+    for (uint32_t t = T - 2; ok && t < T; t++)
+        ok = CHECK(eval(&l, ids + t, 1, false, out + (size_t)t * V, &err) == SL_OK, "%s", err.text);
+    unload(&l);
+    return ok;
+}
+
+/* Largest and rms distance to the folder in F32. MLX: int8 activations, as in models_golden.c;
+ * FP8: the order of float sums alone. */
+static void check_layout(const char *dir, layout l, const int32_t *ids)
+{
+    static float plain[T * V], first[T * V], other[T * V];
+    char path[300], plain_path[320];
+    double rms = 0;
+    setting s = setting_default();
+    test_case("%s", layout_name[l]);
+    snprintf(path, sizeof path, "%s/%s", dir, layout_name[l]);
+    snprintf(plain_path, sizeof plain_path, "%s-plain", path);
+    if (!answer(plain_path, &s, ids, plain) || !answer(path, &s, ids, first))
+        return;
+    const double most = max_difference(plain, first, T * V, &rms);
+    printf("%s against the same values in F32: max %.3g, rms %.3g\n", layout_name[l], most, rms);
+    CHECK(rms < (l == FP8 ? 1e-4 : 0.17), "rms %g", rms);
+    CHECK(most < (l == FP8 ? 1e-3 : 1.0), "max %g", most);
+    for (int i = 0; i <= (int)sl_cpu_best() + 2; i++) {
+        s = setting_default();
+        s.part_bytes = i % 2 ? 24 << 10 : 64 << 10; /* cuts inside tiles of rows */
+        s.memory = i % 3 ? 0 : UINT64_MAX;
+        s.threads = 1 + (unsigned)i % 3;
+        s.chunk = s.logits_rows = i % 2 ? 7 : 64;
+        s.level = i <= (int)sl_cpu_best() ? (sl_cpu_level)i : sl_cpu_best();
+        if (answer(path, &s, ids, other))
+            CHECK(!memcmp(first, other, sizeof first), "setting %d: other bits, max %g", i,
+                  max_difference(first, other, T * V, NULL));
+    }
+}
+
+static void refused(const char *path, const char *extra, const char *want)
+{
+    sl_model *m = NULL;
+    sl_err err = {0};
+    const sl_model_options o = sl_model_defaults();
+    write_config(path, extra);
+    const sl_status st = sl_model_open(path, &o, &m, &err);
+    CHECK(st != SL_OK && strstr(err.text, want), "%s", st == SL_OK ? "opened" : err.text);
+    sl_model_close(&m);
+}
+
+static void check_refusals(const char *dir)
+{
+    char path[300];
+    test_case("refusals");
+    snprintf(path, sizeof path, "%s/mlx4", dir);
+    refused(path, "}", "type U32");
+    refused(path, ",\"quantization\":{\"bits\":4}}", "group_size");
+    refused(path, ",\"quantization\":{\"bits\":4,\"group_size\":48}}", "group_size 48");
+    refused(path, ",\"quantization\":{\"bits\":4,\"group_size\":32}}", "shape");
+    refused(path, ",\"quantization\":{\"group_size\":64,\"bits\":4,\"mode\":\"mxfp4\"}}",
+            "mode mxfp4");
+    snprintf(path, sizeof path, "%s/fp8", dir);
+    refused(path, ",\"quantization_config\":{\"quant_method\":\"awq\"}}", "quant_method awq");
+}
+
+static void remove_all(const char *dir)
+{
+    static const char *const files[] = {"/config.json", "/model.safetensors", ""};
+    char path[400];
+    for (int l = MLX4; l < LAYOUT_COUNT; l++)
+        for (int plain = 0; plain < 2; plain++)
+            for (int i = 0; i < 3; i++) {
+                snprintf(path, sizeof path, "%s/%s%s%s", dir, layout_name[l], plain ? "-plain" : "",
+                         files[i]);
+                remove(path);
+            }
+    rmdir(dir);
+}
+
+int main(void)
+{
+    char dir[] = "/tmp/sluice-layouts-XXXXXX";
+    int32_t ids[T];
+    uint64_t seed = 7;
+    sl_checkpoint *source = NULL;
+    sl_err err = {0};
+    for (int i = 0; i < T; i++)
+        ids[i] = (int32_t)(test_random(&seed) % V);
+    if (!CHECK(mkdtemp(dir) != NULL))
+        return test_end();
+    if (CHECK(sl_checkpoint_open(test_data("models/llama"), &source, &err) == SL_OK, "%s",
+              err.text)) {
+        for (int l = MLX4; l < LAYOUT_COUNT; l++) {
+            make(source, dir, (layout)l, l == MLX8 ? 128 : 64);
+            check_layout(dir, (layout)l, ids);
+        }
+        check_refusals(dir);
+    }
+    sl_checkpoint_close(&source);
+    remove_all(dir);
+    return test_end();
+}
