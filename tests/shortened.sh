@@ -15,6 +15,7 @@ check() { # WHAT CONDITION...
 # Runs on a copy of the model; does the given thing to it once text is coming; leaves out, err and status.
 while_running() { # ENGINE COMMAND...
     cp tests/data/models/llama-Q4_K_M.gguf "$work/model.gguf"
+    rm -f "$work/out" # of the run before: not yet emptied when the look for text begins
     "${SLUICE:-./sluice}" run "$work/model.gguf" --ids <(echo 2 59 265) --print-ids -n 60 --temp 0 -c 512 --io "$1" \
         --memory floor --disk-limit 32M >"$work/out" 2>"$work/err" &
     for _ in $(seq 400); do

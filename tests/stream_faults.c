@@ -248,13 +248,17 @@ static void disk_limit(const fixture *x)
         sl_stream *s = stream_of(x, &o);
         sl_stream_stats was, is;
         seconds_of_pass(x, s);
-        sl_stream_stats_get(s, &was);
-        double seconds = seconds_of_pass(x, s) + seconds_of_pass(x, s);
-        sl_stream_stats_get(s, &is);
-        double ideal = (double)(is.bytes_read - was.bytes_read) / (double)o.disk_limit;
-        CHECK(seconds >= 0.95 * ideal && seconds <= 1.1 * ideal + 0.02, "%.3f s for %.3f", seconds,
-              ideal);
-        CHECK(is.waits > was.waits && is.wait_ns > was.wait_ns && is.passes == 3);
+        /* A busy machine may hold up a thread; nothing but the limit can hold all of five back. */
+        double seconds = 0, ideal = 0;
+        for (int i = 0; i < 5 && (i == 0 || seconds > 1.1 * ideal + 0.02); i++) {
+            sl_stream_stats_get(s, &was);
+            seconds = seconds_of_pass(x, s) + seconds_of_pass(x, s);
+            sl_stream_stats_get(s, &is);
+            ideal = (double)(is.bytes_read - was.bytes_read) / (double)o.disk_limit;
+            CHECK(seconds >= 0.95 * ideal, "%.3f s for %.3f", seconds, ideal);
+            CHECK(is.waits > was.waits && is.wait_ns > was.wait_ns && is.passes == was.passes + 2);
+        }
+        CHECK(seconds <= 1.1 * ideal + 0.02, "%.3f s for %.3f", seconds, ideal);
         sl_stream_close(&s);
     }
     test_case("measuring the disk");
