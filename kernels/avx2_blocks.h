@@ -7,7 +7,7 @@
 #include "half.h"
 #include "quant.h"
 
-/* q[k]: columns 4k .. 4k+3 of eight rows, one byte each, unsigned (Q8_0: signed). */
+/* q[k]: columns 4k .. 4k+3 of eight rows, one byte each, unsigned (Q8_0: sl_signed_bytes()). */
 typedef struct sl_tile32 {
     __m256i q[8];
     __m256 d, m;
@@ -105,6 +105,9 @@ SL_INLINE void sl_open_q8_0(const sl_rows8 *w, size_t i, sl_tile32 *t)
     const size_t at = i * sizeof(sl_q8_0);
     sl_words(w, at + 2, t->q);
     sl_words(w, at + 18, t->q + 4);
+    SL_UNROLL
+    for (int k = 0; k < 8; k++)
+        t->q[k] = sl_signed_bytes(t->q[k]);
     t->d = sl_halves(w, at);
 }
 

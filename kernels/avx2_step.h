@@ -1,5 +1,7 @@
-/* The innermost step of quantised products: weight bytes times activation bytes, summed exactly.
- * Pairs are added into 16 bits, as many as fit (avx2_quant.c proves how many), then widened. */
+/* The innermost step of quantised products: weight bytes times activation bytes, summed exactly. In
+ * two versions; the flags of the file that includes this choose. AVX2 adds pairs into 16 bits, as
+ * many as fit (avx2_quant.c proves how many), then widens the sums. AVX-VNNI adds four products to
+ * 32 bits at once, where the sums of a whole block fit. */
 #ifndef SL_AVX2_STEP_H
 #define SL_AVX2_STEP_H
 
@@ -42,15 +44,13 @@ SL_INLINE __m256i sl_pick(__m256i v, uint32_t a, uint32_t b, uint32_t c, uint32_
     return _mm256_shuffle_epi8(v, sl_pattern(pattern, pattern));
 }
 
-/* ---- Scales of sub-blocks, byte j of each lane ---- */
-
-/* Unsigned; in the form that sl_add_scaled() takes: twice as int16. */
+/* Scale of a sub-block, byte j of each lane, twice as int16. */
 SL_INLINE __m256i sl_sub_scale(__m256i bytes, uint32_t j)
 {
     return sl_pick(bytes, j, 0x80, j, 0x80);
 }
 
-/* Signed; byte j in the first half, byte k in the second. */
+/* Signed ones; byte j in the first half, byte k in the second. */
 SL_INLINE __m256i sl_signed_scales(__m256i bytes, uint32_t j, uint32_t k)
 {
     const __m256i pattern =
@@ -58,15 +58,18 @@ SL_INLINE __m256i sl_signed_scales(__m256i bytes, uint32_t j, uint32_t k)
     return _mm256_srai_epi16(_mm256_shuffle_epi8(bytes, pattern), 8);
 }
 
-/* ---- Sums ---- */
-
 /* sum + the product of int16 pairs. */
 SL_INLINE __m256i sl_add_pairs(__m256i sum, __m256i a, __m256i b)
 {
+#if defined(__AVXVNNI__)
+    return _mm256_dpwssd_avx_epi32(sum, a, b);
+#else
     return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+#endif
 }
 
-/* isum + scale * the sum of n vectors' products, which fits 16 bits. */
+/* isum + scale * the sum of n vectors' products, which fits 16 bits; for one activation row, where
+ * four products at once gain nothing: their chain of sums is longer. */
 SL_INLINE __m256i sl_add_scaled(__m256i isum, const __m256i *q, const __m256i *x, int n,
                                 __m256i scale)
 {
@@ -77,6 +80,59 @@ SL_INLINE __m256i sl_add_scaled(__m256i isum, const __m256i *q, const __m256i *x
         SL_KEEP_ORDER(sum);
     }
     return sl_add_pairs(isum, sum, scale);
+}
+
+#if defined(__AVXVNNI__)
+
+/* Signed weight bytes as the step takes them: plus 128, which is an offset to take off. */
+SL_INLINE __m256i sl_signed_bytes(__m256i v)
+{
+    return _mm256_xor_si256(v, _mm256_set1_epi8(-128));
+}
+
+/* isum[c][r] += scale[r] (NULL: 1) * the products of n vectors of tile r and activation row c.
+ * n_in_16, is_signed: of no account here. A whole multiplication costs less than to keep to 16 bits
+ * for the sake of a short one. */
+SL_INLINE void sl_add_products(const __m256i *const q[], const __m256i *scale, int n_tiles,
+                               const int8_t *const x[], int n_x, int n, int n_in_16, int is_signed,
+                               __m256i isum[SL_MAX_COLS][SL_MAX_TILES])
+{
+    __m256i sum[SL_MAX_COLS][SL_MAX_TILES];
+    SL_UNROLL
+    for (int c = 0; c < n_x; c++)
+        SL_UNROLL
+    for (int r = 0; r < n_tiles; r++)
+        sum[c][r] = scale ? _mm256_setzero_si256() : isum[c][r];
+    SL_UNROLL
+    for (int k = 0; k < n; k++) {
+        __m256i w[SL_MAX_TILES];
+        SL_UNROLL
+        for (int r = 0; r < n_tiles; r++)
+            w[r] = q[r][k];
+        SL_UNROLL
+        for (int c = 0; c < n_x; c++) {
+            const __m256i four = sl_broadcast32(x[c] + 4 * k);
+            SL_UNROLL
+            for (int r = 0; r < n_tiles; r++)
+                sum[c][r] = _mm256_dpbusd_avx_epi32(sum[c][r], w[r], four);
+        }
+    }
+    SL_UNROLL
+    for (int c = 0; c < n_x; c++)
+        SL_UNROLL
+    for (int r = 0; r < n_tiles; r++)
+        isum[c][r] =
+            scale ? _mm256_add_epi32(isum[c][r],
+                                     _mm256_mullo_epi32(sum[c][r], _mm256_srai_epi32(scale[r], 16)))
+                  : sum[c][r];
+}
+
+#else /* AVX2 */
+
+/* Signed weight bytes as the step takes them: as they are. */
+SL_INLINE __m256i sl_signed_bytes(__m256i v)
+{
+    return v;
 }
 
 SL_INLINE __m256i sl_multiply_pairs(__m256i w, __m256i x, int is_signed)
@@ -134,5 +190,7 @@ SL_INLINE void sl_add_products(const __m256i *const q[], const __m256i *scale, i
                 sl_add_pairs(isum[c][r], sum[c][r], scale ? scale[r] : _mm256_set1_epi16(1));
     }
 }
+
+#endif
 
 #endif

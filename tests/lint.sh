@@ -109,6 +109,19 @@ if [[ $($cc -dumpmachine) == x86_64* ]]; then
     # shellcheck disable=SC2059
     printf "${wide/32/64}" >"$tree/kernels/avx2_w.c" && build kernels/avx2_w.c kernels -mavx512f
     notices instructions 'avx2_w.o'
+    # byte dot products: VEX is AVX-VNNI, EVEX is AVX-512
+    dots='#include <immintrin.h>\nvoid sl_v(__m256i *a)\n{\n    *a = %s(*a, *a, *a);\n}\n'
+    # shellcheck disable=SC2059
+    printf "$dots" _mm256_dpbusd_avx_epi32 >"$tree/kernels/avx2_v.c" && build kernels/avx2_v.c kernels -mavxvnni
+    notices instructions 'avx2_v.o'
+    # shellcheck disable=SC2059
+    printf "$dots" _mm256_dpbusd_epi32 >"$tree/kernels/avx2vnni_v.c" &&
+        build kernels/avx2vnni_v.c kernels '-mavx512vnni -mavx512vl'
+    notices instructions 'avx2vnni_v.o'
+    # shellcheck disable=SC2059
+    printf "$dots" _mm256_dpbusd_avx_epi32 >"$tree/kernels/avx2vnni_v.c" && build kernels/avx2vnni_v.c kernels -mavxvnni
+    lint instructions | grep -q '^pass' || { echo 'AVX-VNNI is not let pass' && bad=1; }
+    sound
 fi
 echo "$n violations tried"
 exit $bad
