@@ -10,7 +10,7 @@ enum { VECTORS = SL_ATTN_TILE / 8 };
 
 /* ---- scores ---- */
 
-SL_INLINE void tile_dots(sl_weight type, const sl_attn *a, tile t, room *m)
+SL_INLINE void tile_dots(sl_weight type, bool fetch, const sl_attn *a, tile t, room *m)
 {
     const avx2_rows rows = {
         .w = (const uint8_t *)a->k + t.begin * a->k_stride,
@@ -21,7 +21,7 @@ SL_INLINE void tile_dots(sl_weight type, const sl_attn *a, tile t, room *m)
         .y = &m->score[0][t.begin - t.at],
         .y_stride = SL_ATTN_TILE,
         .next = {(const uint8_t *)a->v + t.begin * a->v_stride, a->v_stride,
-                 t.first ? 0 : a->dim_v * avx2_size_of(type)},
+                 t.first || !fetch ? 0 : a->dim_v * avx2_size_of(type)},
     };
     avx2_dot_block(type, &rows, 0, t.end - t.begin, t.n);
 }
@@ -155,7 +155,7 @@ SL_INLINE void values_block(sl_weight type, const values *t, size_t n, size_t di
         values_strip(type, 1, 8, t, q, dim);
 }
 
-SL_INLINE void tile_values(sl_weight type, const sl_attn *a, tile t, room *m)
+SL_INLINE void tile_values(sl_weight type, bool fetch, const sl_attn *a, tile t, room *m)
 {
     const values job = {
         .v = (const uint8_t *)a->v + t.begin * a->v_stride,
@@ -166,31 +166,33 @@ SL_INLINE void tile_values(sl_weight type, const sl_attn *a, tile t, room *m)
         .out = a->part + t.first * a->part_stride + 2,
         .out_stride = a->part_stride,
         .next = {(const uint8_t *)a->k + t.end * a->k_stride, a->k_stride,
-                 t.first ? 0 : a->dim_k * avx2_size_of(type)},
+                 t.first || !fetch ? 0 : a->dim_k * avx2_size_of(type)},
     };
     values_block(type, &job, t.n, a->dim_v);
 }
 
 /* ---- blocks of queries ---- */
 
-SL_INLINE void tile_of_type(sl_weight type, const sl_attn *a, tile t, room *m)
+/* fetch: bring in what is read next. */
+SL_INLINE void tile_weighed(sl_weight type, bool fetch, const sl_attn *a, tile t, room *m)
 {
     if (t.end - t.begin < SL_ATTN_TILE)
         memset(m->score, 0, t.n * sizeof m->score[0]);
-    tile_dots(type, a, t, m);
+    tile_dots(type, fetch, a, t, m);
     for (size_t i = 0; i < t.n; i++)
         tile_weights(a, t, m->score[i], a->part + (t.first + i) * a->part_stride, &m->rescale[i]);
-    tile_values(type, a, t, m);
 }
 
 SL_INLINE void tile_f16(const sl_attn *a, tile t, room *m)
 {
-    tile_of_type(SL_W_F16, a, t, m);
+    tile_weighed(SL_W_F16, true, a, t, m);
+    tile_values(SL_W_F16, true, a, t, m);
 }
 
 SL_INLINE void tile_f32(const sl_attn *a, tile t, room *m)
 {
-    tile_of_type(SL_W_F32, a, t, m);
+    tile_weighed(SL_W_F32, true, a, t, m);
+    tile_values(SL_W_F32, true, a, t, m);
 }
 
 static void attn_f16(const sl_attn *a)
@@ -201,6 +203,86 @@ static void attn_f16(const sl_attn *a)
 static void attn_f32(const sl_attn *a)
 {
     attn(tile_f32, a);
+}
+
+SL_INLINE void scores_f32(const sl_attn *a, tile t, room *m)
+{
+    tile_weighed(SL_W_F32, false, a, t, m);
+}
+
+SL_INLINE void values_f32(const sl_attn *a, tile t, room *m)
+{
+    tile_values(SL_W_F32, false, a, t, m);
+}
+
+SL_INLINE void widen_eight(const uint8_t *q, __m256 d, float *out)
+{
+    const __m256i wide = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)q));
+    _mm256_store_ps(out, _mm256_mul_ps(_mm256_cvtepi32_ps(wide), d));
+}
+
+SL_INLINE void widen(const uint8_t *row, float *out, size_t n)
+{
+    const uint8_t *scale = row + n;
+    size_t i = 0;
+    for (; i + SL_Q8_BLOCK <= n; i += SL_Q8_BLOCK, scale += 2) {
+        const __m256 d = _mm256_cvtph_ps(_mm_set1_epi16((short)sl_load_u16(scale)));
+        SL_UNROLL
+        for (size_t c = i; c < i + SL_Q8_BLOCK; c += 8)
+            widen_eight(row + c, d, out + c);
+    }
+    for (; i < n; i++)
+        out[i] = sl_q8_value(row, n, i);
+}
+
+SL_INLINE void tile_q8(const sl_attn *a, tile t, room *m)
+{
+    attend_widened(widen, scores_f32, values_f32, a, t, m);
+}
+
+static void attn_q8(const sl_attn *a)
+{
+    attn(tile_q8, a);
+}
+
+static void to_q8(SL_TO_Q8_ARGS)
+{
+    const __m256 low = _mm256_set1_ps(-127.0f), high = _mm256_set1_ps(127.0f);
+    float padded[SL_Q8_BLOCK];
+    int8_t bytes[SL_Q8_BLOCK];
+    for (size_t at = 0; at < n; at += SL_Q8_BLOCK) {
+        const size_t left = n - at < SL_Q8_BLOCK ? n - at : SL_Q8_BLOCK;
+        const float *from = x + at;
+        if (left < SL_Q8_BLOCK) {
+            memset(padded, 0, sizeof padded);
+            from = memcpy(padded, from, left * sizeof *from);
+        }
+        __m256 v[4];
+        __m256i most = _mm256_setzero_si256();
+        for (int i = 0; i < 4; i++) {
+            v[i] = _mm256_loadu_ps(from + 8 * i);
+            most = _mm256_max_epu32(
+                most, _mm256_and_si256(_mm256_castps_si256(v[i]), _mm256_set1_epi32(0x7fffffff)));
+        }
+        __m128i m = _mm_max_epu32(_mm256_castsi256_si128(most), _mm256_extracti128_si256(most, 1));
+        m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
+        m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
+        float inverse;
+        const uint16_t d = sl_q8_scale_of((uint32_t)_mm_cvtsi128_si32(m), &inverse);
+        memcpy(sl_q8_scale_at(row, n, at / SL_Q8_BLOCK), &d, sizeof d);
+        __m256i q[4];
+        for (int i = 0; i < 4; i++) {
+            const __m256 t = _mm256_mul_ps(v[i], _mm256_set1_ps(inverse));
+            q[i] = _mm256_cvtps_epi32(_mm256_min_ps(_mm256_max_ps(t, low), high));
+        }
+        __m256i b =
+            _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+        b = _mm256_permutevar8x32_epi32(b, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+        if (inverse == 0.0f)
+            b = _mm256_setzero_si256();
+        _mm256_storeu_si256((void *)bytes, b);
+        memcpy((int8_t *)row + at, bytes, left);
+    }
 }
 
 static void attn_merge(SL_ATTN_MERGE_ARGS)
@@ -233,5 +315,7 @@ void sl_kernels_fill_avx2_attention(sl_kernels *k)
 {
     k->attn_f16 = attn_f16;
     k->attn_f32 = attn_f32;
+    k->attn_q8 = attn_q8;
+    k->to_q8 = to_q8;
     k->attn_merge = attn_merge;
 }

@@ -8,7 +8,7 @@
 
 /* ---- scores ---- */
 
-SL_INLINE void tile_dots(sl_weight type, const sl_attn *a, tile t, room *m)
+SL_INLINE void tile_dots(sl_weight type, bool fetch, const sl_attn *a, tile t, room *m)
 {
     const avx2_rows rows = {
         .w = (const uint8_t *)a->k + t.begin * a->k_stride,
@@ -19,7 +19,7 @@ SL_INLINE void tile_dots(sl_weight type, const sl_attn *a, tile t, room *m)
         .y = &m->score[0][t.begin - t.at],
         .y_stride = SL_ATTN_TILE,
         .next = {(const uint8_t *)a->v + t.begin * a->v_stride, a->v_stride,
-                 t.first ? 0 : a->dim_v * avx2_size_of(type)},
+                 t.first || !fetch ? 0 : a->dim_v * avx2_size_of(type)},
     };
     avx512_dot_block(type, &rows, 0, t.end - t.begin, t.n);
 }
@@ -137,7 +137,7 @@ SL_INLINE void values_block(sl_weight type, const values *t, size_t n, size_t di
         values_strip(type, 1, 8, t, q, dim);
 }
 
-SL_INLINE void tile_values(sl_weight type, const sl_attn *a, tile t, room *m)
+SL_INLINE void tile_values(sl_weight type, bool fetch, const sl_attn *a, tile t, room *m)
 {
     const values job = {
         .v = (const uint8_t *)a->v + t.begin * a->v_stride,
@@ -148,31 +148,33 @@ SL_INLINE void tile_values(sl_weight type, const sl_attn *a, tile t, room *m)
         .out = a->part + t.first * a->part_stride + 2,
         .out_stride = a->part_stride,
         .next = {(const uint8_t *)a->k + t.end * a->k_stride, a->k_stride,
-                 t.first ? 0 : a->dim_k * avx2_size_of(type)},
+                 t.first || !fetch ? 0 : a->dim_k * avx2_size_of(type)},
     };
     values_block(type, &job, t.n, a->dim_v);
 }
 
 /* ---- blocks of queries ---- */
 
-SL_INLINE void tile_of_type(sl_weight type, const sl_attn *a, tile t, room *m)
+/* fetch: bring in what is read next. */
+SL_INLINE void tile_weighed(sl_weight type, bool fetch, const sl_attn *a, tile t, room *m)
 {
     if (t.end - t.begin < SL_ATTN_TILE)
         memset(m->score, 0, t.n * sizeof m->score[0]);
-    tile_dots(type, a, t, m);
+    tile_dots(type, fetch, a, t, m);
     for (size_t i = 0; i < t.n; i++)
         tile_weights(a, t, m->score[i], a->part + (t.first + i) * a->part_stride, &m->rescale[i]);
-    tile_values(type, a, t, m);
 }
 
 SL_INLINE void tile_f16(const sl_attn *a, tile t, room *m)
 {
-    tile_of_type(SL_W_F16, a, t, m);
+    tile_weighed(SL_W_F16, true, a, t, m);
+    tile_values(SL_W_F16, true, a, t, m);
 }
 
 SL_INLINE void tile_f32(const sl_attn *a, tile t, room *m)
 {
-    tile_of_type(SL_W_F32, a, t, m);
+    tile_weighed(SL_W_F32, true, a, t, m);
+    tile_values(SL_W_F32, true, a, t, m);
 }
 
 static void attn_f16(const sl_attn *a)
@@ -183,6 +185,72 @@ static void attn_f16(const sl_attn *a)
 static void attn_f32(const sl_attn *a)
 {
     attn(tile_f32, a);
+}
+
+SL_INLINE void scores_f32(const sl_attn *a, tile t, room *m)
+{
+    tile_weighed(SL_W_F32, false, a, t, m);
+}
+
+SL_INLINE void values_f32(const sl_attn *a, tile t, room *m)
+{
+    tile_values(SL_W_F32, false, a, t, m);
+}
+
+SL_INLINE void widen_sixteen(__m128i q, __m512 d, float *out)
+{
+    _mm512_store_ps(out, _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(q)), d));
+}
+
+SL_INLINE void widen(const uint8_t *row, float *out, size_t n)
+{
+    const uint8_t *scale = row + n;
+    size_t i = 0;
+    for (; i + SL_Q8_BLOCK <= n; i += SL_Q8_BLOCK, scale += 2) {
+        const __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16((short)sl_load_u16(scale)));
+        widen_sixteen(_mm_loadu_si128((const void *)(row + i)), d, out + i);
+        widen_sixteen(_mm_loadu_si128((const void *)(row + i + SL_LANES)), d, out + i + SL_LANES);
+    }
+    for (; i < n; i += SL_LANES) {
+        const __mmask16 some = avx512_first(n - i < SL_LANES ? n - i : SL_LANES);
+        const __m512 d = _mm512_cvtph_ps(_mm256_set1_epi16((short)sl_load_u16(scale)));
+        widen_sixteen(_mm_maskz_loadu_epi8(some, row + i), d, out + i);
+    }
+}
+
+SL_INLINE void tile_q8(const sl_attn *a, tile t, room *m)
+{
+    attend_widened(widen, scores_f32, values_f32, a, t, m);
+}
+
+static void attn_q8(const sl_attn *a)
+{
+    attn(tile_q8, a);
+}
+
+static void to_q8(SL_TO_Q8_ARGS)
+{
+    const __m512 low = _mm512_set1_ps(-127.0f), high = _mm512_set1_ps(127.0f);
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    for (size_t at = 0; at < n; at += SL_Q8_BLOCK) {
+        const size_t left = n - at < SL_Q8_BLOCK ? n - at : SL_Q8_BLOCK;
+        const uint32_t all = (uint32_t)(((uint64_t)1 << left) - 1);
+        const __mmask16 some[2] = {(__mmask16)all, (__mmask16)(all >> SL_LANES)};
+        const __m512 v[2] = {_mm512_maskz_loadu_ps(some[0], x + at),
+                             _mm512_maskz_loadu_ps(some[1], x + at + SL_LANES)};
+        const __m512i most =
+            _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(v[0]), magnitude),
+                             _mm512_and_si512(_mm512_castps_si512(v[1]), magnitude));
+        float inverse;
+        const uint16_t d = sl_q8_scale_of(_mm512_reduce_max_epu32(most), &inverse);
+        memcpy(sl_q8_scale_at(row, n, at / SL_Q8_BLOCK), &d, sizeof d);
+        for (int i = 0; i < 2; i++) {
+            const __m512 t = _mm512_mul_ps(v[i], _mm512_set1_ps(inverse));
+            const __m512i q = _mm512_cvtps_epi32(_mm512_min_ps(_mm512_max_ps(t, low), high));
+            const __m128i b = _mm512_cvtepi32_epi8(inverse == 0.0f ? _mm512_setzero_si512() : q);
+            _mm_mask_storeu_epi8((int8_t *)row + at + SL_LANES * i, some[i], b);
+        }
+    }
 }
 
 static void attn_merge(SL_ATTN_MERGE_ARGS)
@@ -215,5 +283,7 @@ void sl_kernels_fill_avx512_attention(sl_kernels *k)
 {
     k->attn_f16 = attn_f16;
     k->attn_f32 = attn_f32;
+    k->attn_q8 = attn_q8;
+    k->to_q8 = to_q8;
     k->attn_merge = attn_merge;
 }

@@ -144,6 +144,13 @@ typedef void sl_add_fn(SL_ADD_ARGS);
 #define SL_TO_F16_ARGS const float *x, uint16_t *y, size_t n
 typedef void sl_to_f16_fn(SL_TO_F16_ARGS);
 
+/* A row of n values in a little more than a byte each, lossy (KV cache): int8, one f16 scale per 32
+ * values; sl_q8_row_bytes(n) bytes. Steps: scale = half(largest magnitude / 127), q = rint(x * (1 /
+ * scale)), at most 127; each rounded to nearest even. Layout: q8_row.h. */
+#define SL_TO_Q8_ARGS const float *x, void *row, size_t n
+typedef void sl_to_q8_fn(SL_TO_Q8_ARGS);
+size_t sl_q8_row_bytes(size_t n);
+
 /* Attention over one split of the keys. Splits are SL_ATTN_SPLIT positions wide and start at
  * multiples of it; inside, keys go in tiles of SL_ATTN_TILE at absolute positions, online softmax
  * in tile order. Splits are merged in ascending order by merge. So the result depends only on the
@@ -155,8 +162,8 @@ typedef struct sl_attn {
         *q; /* n_q query vectors of dim_k floats, q_stride floats apart; they share this KV head */
     size_t n_q, q_stride;
     const void *k, *v; /* position j: k + j * k_stride bytes [dim_k], v + j * v_stride bytes
-                          [dim_v]; f16 or f32 by slot. Fastest when one head's positions follow
-                          each other at multiples of 64 bytes. */
+                          [dim_v]; f16, f32 or rows of to_q8 by slot. Fastest when one head's
+                          positions follow each other at multiples of 64 bytes. */
     size_t k_stride, v_stride;
     size_t dim_k, dim_v; /* multiples of 2, at most SL_ATTN_MAX_DIM */
     const uint32_t *begin,
@@ -278,7 +285,8 @@ typedef struct sl_kernels {
     sl_glu_fn *silu_mul, *gelu_mul; /* gelu: tanh form */
     sl_add_fn *add;
     sl_to_f16_fn *to_f16;
-    sl_attn_fn *attn_f16, *attn_f32;
+    sl_to_q8_fn *to_q8;
+    sl_attn_fn *attn_f16, *attn_f32, *attn_q8;
     sl_attn_merge_fn *attn_merge;
     sl_map_fn *exp, *sigmoid, *softplus, *silu, *tanh, *softmax;
     sl_route_fn *route;

@@ -1,5 +1,7 @@
 /* Facts of the weight types and sizes that follow from them. */
 #include "kernels.h"
+
+#include "q8_row.h"
 #include "quant.h"
 
 static const sl_weight_info weights[SL_W_COUNT] = {
@@ -72,4 +74,9 @@ size_t sl_mul_scratch_bytes(sl_weight w, size_t n_cols)
     return weights[w].act == SL_ACT_F32 && w != SL_W_FP8
                ? 0
                : round_up_64(n_cols * SL_MUL_SCRATCH_PER_COL);
+}
+
+size_t sl_q8_row_bytes(size_t n)
+{
+    return n + 2 * ((n + SL_Q8_BLOCK - 1) / SL_Q8_BLOCK);
 }

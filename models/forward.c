@@ -258,16 +258,18 @@ static void norm_heads(const pass *p, float *x, uint32_t n_heads, uint32_t head_
         p->k->rms_norm(x, weight, p->m->arch.norm_eps, x, head_dim);
 }
 
-/* Writes a row of k or v [G * d] to the cache, [G][n_ctx][d]. */
+/* Writes a row of k or v [G * d] to the cache, [G][n_ctx][row]. */
 static void store_kv(const pass *p, const sl_layer *l, const float *x, uint8_t *cache,
                      uint32_t position)
 {
     const sl_session *s = p->s;
-    const size_t d = l->head_dim;
+    const size_t d = l->head_dim, row_bytes = sl_kv_row_bytes(s->opt.kv, d);
     for (uint32_t g = 0; g < l->n_kv_heads; g++, x += d) {
-        uint8_t *to = cache + ((size_t)g * s->opt.n_ctx + position) * d * s->kv_size;
+        uint8_t *to = cache + ((size_t)g * s->opt.n_ctx + position) * row_bytes;
         if (s->opt.kv == SL_KV_F16)
             p->k->to_f16(x, (uint16_t *)(void *)to, d);
+        else if (s->opt.kv == SL_KV_Q8)
+            p->k->to_q8(x, to, d);
         else
             memcpy(to, x, d * sizeof(float));
     }
@@ -276,7 +278,8 @@ static void store_kv(const pass *p, const sl_layer *l, const float *x, uint8_t *
 static uint8_t *cache_of(const sl_session *s, const sl_layer *l, uint32_t layer, int is_v)
 {
     return s->kv + s->layer_kv[layer] +
-           (is_v ? (size_t)l->n_kv_heads * s->opt.n_ctx * l->head_dim * s->kv_size : 0);
+           (is_v ? (size_t)l->n_kv_heads * s->opt.n_ctx * sl_kv_row_bytes(s->opt.kv, l->head_dim)
+                 : 0);
 }
 
 /* Queries of the same key/value head side by side, [G][T][H/G][d], in the buffer of the normed
@@ -343,15 +346,19 @@ static void attend_block(void *ctx, size_t task, unsigned worker)
     const uint32_t t = block * ATTN_BLOCK,
                    rows = c->n_rows - t < ATTN_BLOCK ? c->n_rows - t : ATTN_BLOCK;
     const size_t d = l->head_dim, group = l->n_heads / l->n_kv_heads;
-    const size_t kv_offset = (size_t)kv_head * s->opt.n_ctx * d * s->kv_size;
+    const size_t row_bytes = sl_kv_row_bytes(s->opt.kv, d);
+    const size_t kv_offset = (size_t)kv_head * s->opt.n_ctx * row_bytes;
+    sl_attn_fn *attn = s->opt.kv == SL_KV_F16  ? p->k->attn_f16
+                       : s->opt.kv == SL_KV_Q8 ? p->k->attn_q8
+                                               : p->k->attn_f32;
     sl_attn a = {
         .q = queries_of(p, l, kv_head, c->first_row + t),
         .n_q = rows * group,
         .q_stride = d,
         .k = cache_of(s, l, c->layer, 0) + kv_offset,
         .v = cache_of(s, l, c->layer, 1) + kv_offset,
-        .k_stride = d * s->kv_size,
-        .v_stride = d * s->kv_size,
+        .k_stride = row_bytes,
+        .v_stride = row_bytes,
         .dim_k = d,
         .dim_v = d,
         .begin = s->attn_begin + (c->first_row + t) * group,
@@ -361,7 +368,7 @@ static void attend_block(void *ctx, size_t task, unsigned worker)
         .part = parts_of(c, kv_head, t) + split * s->attn_part_stride,
         .part_stride = c->n_splits * s->attn_part_stride,
     };
-    (s->opt.kv == SL_KV_F16 ? p->k->attn_f16 : p->k->attn_f32)(&a);
+    attn(&a);
 }
 
 /* Merges the splits of row t; the result takes the place of q, [T][H * d]. */

@@ -51,7 +51,12 @@ bool sl_model_is_end(const sl_model *m, int32_t id);
 uint64_t sl_model_memory_bytes(
     const sl_model *m); /* heap held by the open model without its tokenizer */
 
-typedef enum sl_kv_type { SL_KV_F16, SL_KV_F32 } sl_kv_type;
+typedef enum sl_kv_type {
+    SL_KV_F16,
+    SL_KV_F32,
+    SL_KV_Q8 /* a byte per number and a scale per 32 (sl_kernels.to_q8): lossy */
+} sl_kv_type;
+const char *sl_kv_name(sl_kv_type kv); /* "f16", "f32", "q8_0" */
 
 typedef struct sl_session_options {
     uint32_t n_ctx;       /* positions */

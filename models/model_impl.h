@@ -96,15 +96,14 @@ void sl_layout_free(sl_layout *l);
 uint64_t sl_layout_bytes(
     const sl_model *m); /* heap of steps and groups (the plan counts for itself) */
 
-/* A sequence's state. KV cache of layer l: k and v at kv + offset, [n_kv_heads][n_ctx][head_dim]
- * each. */
+/* A sequence's state. KV cache of layer l: k and v at kv + offset, [n_kv_heads][n_ctx][row]
+ * each, a row being sl_kv_row_bytes(). */
 struct sl_session {
     sl_model *model;
     sl_session_options opt;
     uint32_t length;
     uint32_t max_rows;  /* rows of the largest pass: chunk */
     uint32_t attn_rows; /* rows whose attention is computed in one region */
-    size_t kv_size;     /* bytes of a cached number */
     size_t kv_bytes;
     uint8_t *kv;
     size_t *layer_kv; /* [n_layers] offset of the layer's K in kv; V follows */
@@ -128,6 +127,9 @@ struct sl_session {
     uint8_t *mul_scratch;                     /* [workers][mul_scratch_bytes] */
     size_t attn_part_stride, n_splits;
 };
+
+/* A cached key or value of one head. */
+size_t sl_kv_row_bytes(sl_kv_type kv, size_t head_dim);
 
 /* One pass over n rows that start at session->length; logits of the last n_logits rows go to
  * session->logits (0: no head). */

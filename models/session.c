@@ -56,12 +56,25 @@ static widths widest(const sl_arch *a)
     return w;
 }
 
+const char *sl_kv_name(sl_kv_type kv)
+{
+    return kv == SL_KV_F32 ? "f32" : kv == SL_KV_Q8 ? "q8_0" : "f16";
+}
+
+size_t sl_kv_row_bytes(sl_kv_type kv, size_t head_dim)
+{
+    return kv == SL_KV_F32  ? head_dim * sizeof(float)
+           : kv == SL_KV_Q8 ? sl_q8_row_bytes(head_dim)
+                            : head_dim * sizeof(uint16_t);
+}
+
 static uint64_t kv_bytes_of(const sl_arch *a, const sl_session_options *o)
 {
-    uint64_t numbers = 0;
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < a->n_layers; i++)
-        numbers += 2 * (uint64_t)a->layer[i].n_kv_heads * a->layer[i].head_dim * o->n_ctx;
-    return numbers * (o->kv == SL_KV_F16 ? 2 : 4);
+        bytes += 2 * (uint64_t)a->layer[i].n_kv_heads * o->n_ctx *
+                 sl_kv_row_bytes(o->kv, a->layer[i].head_dim);
+    return bytes;
 }
 
 /* Rows whose attention partials are held at once: about 2 MiB of them, so that long contexts stay
@@ -156,7 +169,6 @@ sl_status sl_session_open(sl_model *m, const sl_session_options *o, sl_session *
     s->model = m;
     s->opt = *o;
     s->max_rows = rows_of(o);
-    s->kv_size = o->kv == SL_KV_F16 ? 2 : 4;
     s->kv_bytes = (size_t)sl_round_up(kv_bytes_of(&m->arch, o), 4096);
     s->scratch_bytes = (size_t)sl_round_up(lay_scratch(s, m, sl_workers_count(m->workers)), 4096);
     s->kv = map_pages(s->kv_bytes);
@@ -170,8 +182,8 @@ sl_status sl_session_open(sl_model *m, const sl_session_options *o, sl_session *
     size_t at = 0;
     for (uint32_t i = 0; i < m->arch.n_layers; i++) {
         s->layer_kv[i] = at;
-        at += 2 * (size_t)m->arch.layer[i].n_kv_heads * m->arch.layer[i].head_dim * o->n_ctx *
-              s->kv_size;
+        at += 2 * (size_t)m->arch.layer[i].n_kv_heads * o->n_ctx *
+              sl_kv_row_bytes(o->kv, m->arch.layer[i].head_dim);
     }
     *out = s;
     return SL_OK;

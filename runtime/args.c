@@ -120,8 +120,9 @@ static const option options[] = {
      true,
      "Context: prompt and answer together hold at most N tokens (default: the model's own, cut to "
      "a quarter of the budget)."},
-    {"--kv", NULL, "f16|f32", KIND_CHOICE, AT(kv), 0, 0, "f16|f32", 0, SL_CMD_PRICE, GROUP_MEMORY,
-     false, "Type of the KV cache (default: f16)."},
+    {"--kv", NULL, "f16|f32|q8_0", KIND_CHOICE, AT(kv), 0, 0, "f16|f32|q8_0", 0, SL_CMD_PRICE,
+     GROUP_MEMORY, false,
+     "Type of the KV cache; q8_0 takes about half of f16 and loses precision (default: f16)."},
     {"--chunk", NULL, "N", KIND_COUNT, AT(chunk), 1, 65536, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY,
      false, "Rows of one prefill pass (default: 512, fewer in a small budget)."},
     {"--ring", NULL, "SIZE", KIND_SIZE, AT(ring_bytes), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY,

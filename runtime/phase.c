@@ -177,7 +177,7 @@ static void write_all(sl_json_writer *w, const sl_run_report *r, const sl_setup 
         sl_json_write_uint(w, "seed", r->seed);
     sl_json_write_uint(w, "context", s->price.session.n_ctx);
     sl_json_write_uint(w, "chunk", s->price.session.chunk);
-    sl_json_write_string(w, "kv", s->price.session.kv == SL_KV_F32 ? "f32" : "f16");
+    sl_json_write_string(w, "kv", sl_kv_name(s->price.session.kv));
     sl_json_write_uint(w, "threads", sl_workers_count(s->workers));
     sl_json_write_string(
         w, "cpu_level",

@@ -426,6 +426,12 @@ static void say_speed(const sl_setup *s, const sl_options *o)
            known ? "" : " (assumed; --disk RATE says what yours does)");
 }
 
+static void say_lossy(const sl_setup *s)
+{
+    if (s->price.session.kv == SL_KV_Q8)
+        sl_log(SL_LOG_NOTE, "--kv q8_0 is lossy: keys and values are rounded to 8 bits");
+}
+
 static void say_context(const sl_setup *s, const sl_options *o, const sl_demand *d)
 {
     uint32_t own = sl_model_about(s->model).n_ctx_max, ctx = s->price.session.n_ctx;
@@ -461,6 +467,7 @@ sl_status sl_setup_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl
     say_split(s, o);
     say_io(s);
     say_speed(s, o);
+    say_lossy(s);
     say_context(s, o, d);
     return SL_OK;
 }

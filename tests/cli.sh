@@ -152,6 +152,8 @@ checks=$((checks + 1))
 run 0 run "$gguf" --ids <(echo 2 5) --print-ids --ignore-eos --temp 0 -c 8
 has err '^note: the context of 8 tokens is full'
 ok "context of 8" [ "$(wc -w <"$work/out")" = 7 ]
+run 0 run "$gguf" --ids <(echo 2 5) --print-ids --ignore-eos --temp 0 -n 3 --kv q8_0
+has err '^note: --kv q8_0 is lossy'
 run 1 run "$gguf" --ids <(echo 2 5 9) --print-ids -c 2
 err_is "sluice: error: the prompt has 3 tokens, the context holds 2; -c N makes it larger"
 run 1 run "$gguf" --ids <(echo 2 x9) --print-ids

@@ -5,7 +5,7 @@
 #include "lib_test.h"
 
 #include "../kernels/kernels.h"
-#include "../kernels/vmath.h"
+#include "../kernels/q8_row.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,8 +21,21 @@ static bool quick; /* SL_TEST_QUICK */
 
 /* ---- a case: queries, keys, values, ranges ---- */
 
+typedef enum form { F32, F16, Q8, N_FORMS } form;
+static const char *const form_names[] = {"f32", "f16", "q8"};
+
+static size_t row_bytes(form f, size_t n)
+{
+    return f == F32 ? 4 * n : f == F16 ? 2 * n : sl_q8_row_bytes(n);
+}
+
+static sl_attn_fn *attn_of(const sl_kernels *k, form f)
+{
+    return f == F32 ? k->attn_f32 : f == F16 ? k->attn_f16 : k->attn_q8;
+}
+
 typedef struct shape {
-    bool f16;
+    form form;
     size_t n_q, n_keys, dim_k, dim_v;
     float softcap;
     float spread; /* of the queries: how far scores reach */
@@ -44,32 +57,43 @@ static void *must(void *p)
     return p;
 }
 
-static void store(const problem *p, uint8_t *at, float f)
+/* Value i of a row of n. Q8: its block's scale. */
+static void store(const problem *p, uint8_t *row, size_t n, size_t i, float f)
 {
     const uint16_t half = sl_half_of_float(f);
-    if (p->s.f16)
-        memcpy(at, &half, 2);
+    if (p->s.form == F32)
+        memcpy(row + 4 * i, &f, 4);
     else
-        memcpy(at, &f, 4);
+        memcpy(p->s.form == F16 ? row + 2 * i : sl_q8_scale_at(row, n, i / SL_Q8_BLOCK), &half, 2);
 }
 
-static float load(const problem *p, const uint8_t *at)
+static float load(const problem *p, const uint8_t *row, size_t n, size_t i)
 {
     float f;
-    if (p->s.f16)
-        return sl_half_load(at);
-    memcpy(&f, at, 4);
+    if (p->s.form == Q8)
+        return sl_q8_value(row, n, i);
+    if (p->s.form == F16)
+        return sl_half_load(row + 2 * i);
+    memcpy(&f, row + 4 * i, 4);
     return f;
+}
+
+static void store_random(const problem *p, uint8_t *row, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        store(p, row, n, i, test_random_float(&seed) / (p->s.form == Q8 ? 127.0f : 1.0f));
+        if (p->s.form == Q8)
+            row[i] = (uint8_t)(int8_t)rintf(127.0f * test_random_float(&seed));
+    }
 }
 
 /* gap: elements between rows, in part odd ones. */
 static void problem_make_gaps(problem *p, shape s, size_t gap)
 {
-    const size_t size = s.f16 ? 2 : 4;
     *p = (problem){.s = s,
                    .q_stride = s.dim_k + 3 * gap,
-                   .k_stride = (s.dim_k + 5 * gap) * size,
-                   .v_stride = (s.dim_v + gap) * size,
+                   .k_stride = row_bytes(s.form, s.dim_k + 5 * gap),
+                   .v_stride = row_bytes(s.form, s.dim_v + gap),
                    .part_stride = s.dim_v + 4,
                    .n_splits = (s.n_keys + SL_ATTN_SPLIT - 1) / SL_ATTN_SPLIT};
     p->q = must(aligned_alloc(64, (s.n_q * p->q_stride * sizeof(float) + 63) / 64 * 64));
@@ -80,10 +104,8 @@ static void problem_make_gaps(problem *p, shape s, size_t gap)
     for (size_t i = 0; i < s.n_q * p->q_stride; i++)
         p->q[i] = s.spread * test_random_float(&seed);
     for (size_t j = 0; j < s.n_keys; j++) {
-        for (size_t d = 0; d < s.dim_k; d++)
-            store(p, p->k + j * p->k_stride + d * size, test_random_float(&seed));
-        for (size_t d = 0; d < s.dim_v; d++)
-            store(p, p->v + j * p->v_stride + d * size, test_random_float(&seed));
+        store_random(p, p->k + j * p->k_stride, s.dim_k);
+        store_random(p, p->v + j * p->v_stride, s.dim_v);
     }
     for (size_t i = 0; i < s.n_q; i++)
         p->end[i] = (uint32_t)s.n_keys;
@@ -142,7 +164,7 @@ static float *parts_of(const problem *p, const sl_kernels *k, size_t n_call)
             const size_t n = i + n_call < p->s.n_q ? n_call : p->s.n_q - i;
             const sl_attn a =
                 request(&wide, i, n, split, part + i * wide.part_stride + split * p->part_stride);
-            (p->s.f16 ? k->attn_f16 : k->attn_f32)(&a);
+            attn_of(k, p->s.form)(&a);
         }
     }
     CHECK(part[p->s.n_q * wide.part_stride] == canary);
@@ -200,11 +222,10 @@ static void check_bits(const problem *p, const sl_kernels *scalar, const sl_kern
 
 static double score_of(const problem *p, size_t i, size_t j)
 {
-    const size_t size = p->s.f16 ? 2 : 4;
     double dot = 0;
     for (size_t d = 0; d < p->s.dim_k; d++)
-        dot +=
-            (double)p->q[i * p->q_stride + d] * (double)load(p, p->k + j * p->k_stride + d * size);
+        dot += (double)p->q[i * p->q_stride + d] *
+               (double)load(p, p->k + j * p->k_stride, p->s.dim_k, d);
     dot *= (double)(1.0f / sqrtf((float)p->s.dim_k));
     const double cap = (double)p->s.softcap;
     return cap != 0 ? cap * tanh(dot / cap) : dot;
@@ -213,7 +234,6 @@ static double score_of(const problem *p, size_t i, size_t j)
 /* Largest error of query i's merged result against double. */
 static double error_of(const problem *p, const float *got, size_t i, const float *sink)
 {
-    const size_t size = p->s.f16 ? 2 : 4;
     double max = sink ? (double)*sink : -INFINITY, sum = 0, worst = 0;
     double *out = must(calloc(p->s.dim_v, sizeof *out));
     for (size_t j = p->begin[i]; j < p->end[i]; j++)
@@ -222,7 +242,7 @@ static double error_of(const problem *p, const float *got, size_t i, const float
         const double w = exp(score_of(p, i, j) - max);
         sum += w;
         for (size_t d = 0; d < p->s.dim_v; d++)
-            out[d] += w * (double)load(p, p->v + j * p->v_stride + d * size);
+            out[d] += w * (double)load(p, p->v + j * p->v_stride, p->s.dim_v, d);
     }
     if (sink)
         sum += exp((double)*sink - max);
@@ -251,7 +271,7 @@ static void check_value(const problem *p, const sl_kernels *k)
 static void check(problem *p, const sl_kernels *scalar, const sl_kernels *k, const char *what)
 {
     test_case("%s: %s: %s, %zu queries, %zu keys, dim %zu and %zu, softcap %g", k->level, what,
-              p->s.f16 ? "f16" : "f32", p->s.n_q, p->s.n_keys, p->s.dim_k, p->s.dim_v,
+              form_names[p->s.form], p->s.n_q, p->s.n_keys, p->s.dim_k, p->s.dim_v,
               (double)p->s.softcap);
     check_bits(p, scalar, k);
     check_value(p, k);
@@ -260,13 +280,13 @@ static void check(problem *p, const sl_kernels *scalar, const sl_kernels *k, con
 static void test_dims(const sl_kernels *scalar, const sl_kernels *k)
 {
     static const size_t dims[] = {2, 6, 8, 16, 18, 40, 64, 80, 96, 128, 192, 256, 512};
-    for (int f16 = 0; f16 < 2; f16++) {
+    for (form f = F32; f < N_FORMS; f++) {
         for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
             problem p;
-            problem_make(&p, (shape){f16, 9, 70, dims[i], dims[i], 0, 1});
+            problem_make(&p, (shape){f, 9, 70, dims[i], dims[i], 0, 1});
             check(&p, scalar, k, "dimensions");
             problem_free(&p);
-            problem_make(&p, (shape){f16, 3, 33, 192, dims[i], 30, 4});
+            problem_make(&p, (shape){f, 3, 33, 192, dims[i], 30, 4});
             check(&p, scalar, k, "values of another dimension");
             problem_free(&p);
         }
@@ -277,10 +297,10 @@ static void test_lengths(const sl_kernels *scalar, const sl_kernels *k)
 {
     static const size_t lengths[] = {1,  2,   8,    31,   32,   33,   63,  64,
                                      65, 200, 1023, 1024, 1025, 2049, 5000};
-    for (int f16 = 0; f16 < 2; f16++) {
+    for (form f = F32; f < N_FORMS; f++) {
         for (size_t i = 0; i < sizeof lengths / sizeof lengths[0] - 2 * quick; i++) {
             problem p;
-            problem_make(&p, (shape){f16, lengths[i] > 500 ? 2 : 5, lengths[i], 64, 32, 0, 3});
+            problem_make(&p, (shape){f, lengths[i] > 500 ? 2 : 5, lengths[i], 64, 32, 0, 3});
             check(&p, scalar, k, "keys");
             problem_free(&p);
         }
@@ -293,7 +313,7 @@ static void test_causal(const sl_kernels *scalar, const sl_kernels *k)
     for (uint32_t group = 1; group <= (quick ? 2 : 8); group = group * 2 + (group == 2)) {
         for (uint32_t window = 0; window <= 40; window += 20) {
             problem p;
-            problem_make(&p, (shape){window != 20, 70 * group, 1100, 32, 32, 0, 2});
+            problem_make(&p, (shape){window / 20, 70 * group, 1100, 32, 32, 0, 2});
             for (uint32_t i = 0; i < p.s.n_q; i++) {
                 p.end[i] = 1000 + i / group + 1; /* across a border of splits */
                 p.begin[i] = window ? p.end[i] - window : 0;
@@ -306,9 +326,9 @@ static void test_causal(const sl_kernels *scalar, const sl_kernels *k)
 
 static void test_random_ranges(const sl_kernels *scalar, const sl_kernels *k)
 {
-    for (int round = 0; round < (quick ? 8 : 30); round++) {
+    for (int round = 0; round < (quick ? 9 : 42); round++) {
         problem p;
-        problem_make(&p, (shape){round & 1, 1 + test_random(&seed) % 40,
+        problem_make(&p, (shape){(form)round % N_FORMS, 1 + test_random(&seed) % 40,
                                  1 + test_random(&seed) % 1500, 16, 24, round % 3 ? 0 : 5, 2});
         for (size_t i = 0; i < p.s.n_q; i++) {
             p.begin[i] = (uint32_t)(test_random(&seed) % p.s.n_keys);
@@ -327,15 +347,14 @@ static void test_random_ranges(const sl_kernels *scalar, const sl_kernels *k)
 static void test_extremes(const sl_kernels *scalar, const sl_kernels *k)
 {
     static const float odd[] = {INFINITY, -INFINITY, NAN, 60000.0f, -60000.0f, 1e-8f, 0.0f, -0.0f};
-    for (int round = 0; round < 32; round++) {
+    for (int round = 0; round < 8 * 2 * N_FORMS; round++) {
         problem p;
-        problem_make(&p, (shape){round & 1, 9, 150, 64, 40, round & 2 ? 20 : 0, 1});
-        const size_t size = p.s.f16 ? 2 : 4;
-        const float f = odd[round / 4];
-        test_case("%s: keys and values with %g, %s", k->level, (double)f, p.s.f16 ? "f16" : "f32");
+        problem_make(&p, (shape){(form)round % N_FORMS, 9, 150, 64, 40, round / 3 & 1 ? 20 : 0, 1});
+        const float f = odd[round / (2 * N_FORMS)];
+        test_case("%s: keys and values with %g, %s", k->level, (double)f, form_names[p.s.form]);
         for (size_t j = 3; j < 150; j += 29) {
-            store(&p, p.k + j * p.k_stride + (j % 64) * size, f);
-            store(&p, p.v + j * p.v_stride + (j % 40) * size, f);
+            store(&p, p.k + j * p.k_stride, 64, j % 64, f);
+            store(&p, p.v + j * p.v_stride, 40, j % 40, f);
         }
         p.begin[4] = 4;
         p.end[5] = 32;
@@ -352,14 +371,14 @@ static void test_tiny(const sl_kernels *scalar, const sl_kernels *k)
 {
     for (int round = 0; round < 20; round++) {
         problem p;
-        problem_make(&p, (shape){false, 5, 70, 16, 8, 0, 1});
+        problem_make(&p, (shape){F32, 5, 70, 16, 8, 0, 1});
         test_case("%s: vanishing scores", k->level);
         for (size_t i = 0; i < p.s.n_q * p.q_stride; i++)
             p.q[i] = 1e-30f;
         for (size_t j = 0; j < p.s.n_keys; j++) {
             const float f = test_random(&seed) & 1u << 20 ? 1e-30f : -1e-30f;
             for (size_t d = 0; d < p.s.dim_k; d++)
-                store(&p, p.k + j * p.k_stride + d * 4, f);
+                store(&p, p.k + j * p.k_stride, p.s.dim_k, d, f);
         }
         check_bits(&p, scalar, k);
         problem_free(&p);
@@ -370,7 +389,7 @@ static void test_empty(const sl_kernels *k)
 {
     test_case("%s: no keys", k->level);
     problem p;
-    problem_make(&p, (shape){true, 2, 10, 16, 16, 0, 1});
+    problem_make(&p, (shape){F16, 2, 10, 16, 16, 0, 1});
     p.end[0] = 0;
     p.begin[1] = 10;
     float *part = parts_of(&p, k, 2), out[16];
@@ -393,9 +412,9 @@ static void test_memory(const sl_kernels *k)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     for (size_t n_keys = 1; n_keys < 70; n_keys += 17) {
-        for (int f16 = 0; f16 < 2; f16++) {
+        for (form f = F32; f < N_FORMS; f++) {
             test_case("%s: guarded, %zu keys", k->level, n_keys);
-            const size_t dim = 34, size = f16 ? 2 : 4, bytes = n_keys * dim * size;
+            const size_t dim = 34, row = row_bytes(f, dim), bytes = n_keys * row;
             const size_t inner = (bytes + page - 1) / page * page;
             uint8_t *map =
                 mmap(NULL, inner + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -404,7 +423,7 @@ static void test_memory(const sl_kernels *k)
             for (int at_end = 0; at_end < 2; at_end++) {
                 /* Positions before 40 are in no range; the pointer may lie outside the map. */
                 uint8_t *first = map + page + (at_end ? inner - bytes : 0);
-                const uintptr_t zero = (uintptr_t)first - 40 * dim * size;
+                const uintptr_t zero = (uintptr_t)first - 40 * row;
                 uint32_t begin[9], end[9];
                 float q[9 * 34], part[9 * 36];
                 for (size_t i = 0; i < 9; i++) {
@@ -418,8 +437,8 @@ static void test_memory(const sl_kernels *k)
                                    .q_stride = dim,
                                    .k = (const void *)zero,
                                    .v = (const void *)zero,
-                                   .k_stride = dim * size,
-                                   .v_stride = dim * size,
+                                   .k_stride = row,
+                                   .v_stride = row,
                                    .dim_k = dim,
                                    .dim_v = dim,
                                    .begin = begin,
@@ -427,11 +446,63 @@ static void test_memory(const sl_kernels *k)
                                    .scale = 1,
                                    .part = part,
                                    .part_stride = 36};
-                (f16 ? k->attn_f16 : k->attn_f32)(&a);
+                attn_of(k, f)(&a);
                 CHECK(part[1] == (float)n_keys, "%g", (double)part[1]);
             }
             munmap(map, inner + 2 * page);
         }
+    }
+}
+
+/* ---- rows of a byte per value ---- */
+
+static void to_q8_case(const sl_kernels *scalar, const sl_kernels *k, const float *x, size_t n)
+{
+    const size_t bytes = sl_q8_row_bytes(n);
+    uint8_t *a = must(malloc(bytes + 1)), *b = must(malloc(bytes + 1));
+    a[bytes] = b[bytes] = 0x5a;
+    scalar->to_q8(x, a, n);
+    k->to_q8(x, b, n);
+    CHECK(memcmp(a, b, bytes + 1) == 0, "%zu values", n);
+    free(a);
+    free(b);
+}
+
+/* Half a step from the value, and a little for the scale's own rounding. */
+static void to_q8_value(const sl_kernels *k, const float *x, size_t n)
+{
+    uint8_t *row = must(malloc(sl_q8_row_bytes(n)));
+    k->to_q8(x, row, n);
+    for (size_t i = 0; i < n; i++) {
+        const float d = sl_q8_scale(row, n, i / SL_Q8_BLOCK), got = sl_q8_value(row, n, i);
+        CHECK(fabsf(got - x[i]) <= 0.501f * d + 127 * d * 0x1p-11f, "value %zu of %zu: %g, not %g",
+              i, n, (double)got, (double)x[i]);
+    }
+    free(row);
+}
+
+static void test_to_q8(const sl_kernels *scalar, const sl_kernels *k)
+{
+    static const float odd[] = {INFINITY, NAN,    -3e38f, 8.4e6f,   8e6f,   65504.0f, -1e-5f,
+                                4e-6f,    3.9e-6, 1e-6f,  0x1p-30f, 1e-40f, 0.0f,     -0.0f};
+    float x[300];
+    for (size_t n = 0; n < 300; n = n < 100 ? n + 1 : n + 37) {
+        test_case("%s: to_q8 of %zu values", k->level, n);
+        for (size_t i = 0; i < n; i++)
+            x[i] = test_random_float(&seed);
+        to_q8_case(scalar, k, x, n);
+        to_q8_value(k, x, n);
+    }
+    for (size_t o = 0; o < sizeof odd / sizeof odd[0]; o++) {
+        test_case("%s: to_q8 with %g", k->level, (double)odd[o]);
+        for (size_t i = 0; i < 70; i++) /* odd[o] is the largest in its block */
+            x[i] = isfinite(odd[o]) ? 0.25f * odd[o] * test_random_float(&seed) : 1.0f;
+        x[5] = x[69] = odd[o];
+        to_q8_case(scalar, k, x, 70);
+        uint8_t row[80];
+        k->to_q8(x, row, 70);
+        const bool lost = !isfinite(odd[o]) || fabsf(odd[o]) > 8.35e6f;
+        CHECK(lost == isnan(sl_q8_value(row, 70, 5)) && lost == isnan(sl_q8_value(row, 70, 68)));
     }
 }
 
@@ -445,13 +516,13 @@ static double seconds(void)
 }
 
 /* Best time of one pass over all heads. rows 1: decode; else all rows see keys up to themselves. */
-static double time_pass(const sl_kernels *k, bool f16, size_t n_heads, size_t group, size_t rows,
+static double time_pass(const sl_kernels *k, form f, size_t n_heads, size_t group, size_t rows,
                         size_t n_keys, size_t dim)
 {
     problem *heads = must(calloc(n_heads, sizeof *heads));
     double best = 1e9, total = 0;
     for (size_t h = 0; h < n_heads; h++) {
-        problem_make_gaps(&heads[h], (shape){f16, group * rows, n_keys, dim, dim, 0, 1}, 0);
+        problem_make_gaps(&heads[h], (shape){f, group * rows, n_keys, dim, dim, 0, 1}, 0);
         for (size_t i = 0; i < group * rows; i++)
             heads[h].end[i] = (uint32_t)(n_keys - rows + i / group + 1);
     }
@@ -461,7 +532,7 @@ static double time_pass(const sl_kernels *k, bool f16, size_t n_heads, size_t gr
         for (size_t h = 0; h < n_heads; h++) {
             for (size_t s = 0; s < heads[h].n_splits; s++) {
                 const sl_attn a = request(&heads[h], 0, group * rows, s, part);
-                (f16 ? k->attn_f16 : k->attn_f32)(&a);
+                attn_of(k, f)(&a);
             }
         }
         const double took = seconds() - start;
@@ -481,20 +552,20 @@ static void bench(sl_cpu_level best)
     for (unsigned l = 0; l <= best; l++) {
         sl_kernels k;
         sl_kernels_init(&k, (sl_cpu_level)l);
-        for (int f16 = 0; f16 < 2; f16++) {
+        for (form f = F32; f < N_FORMS; f++) {
             for (size_t group = 1; group <= 8; group *= 2) {
-                const double t = time_pass(&k, f16, l ? HEADS : 1, group, 1, KEYS, DIM);
+                const double t = time_pass(&k, f, l ? HEADS : 1, group, 1, KEYS, DIM);
                 const double scaled = l ? t : t * HEADS;
                 printf("%-6s %s decode, %d keys, %d kv heads, group %zu, dim %d: %8.1f us, %6.2f "
                        "GB/s, %6.1f GFLOP/s\n",
-                       k.level, f16 ? "f16" : "f32", KEYS, HEADS, group, DIM, scaled * 1e6,
-                       2.0 * KEYS * HEADS * DIM * (f16 ? 2 : 4) / scaled * 1e-9,
+                       k.level, form_names[f], KEYS, HEADS, group, DIM, scaled * 1e6,
+                       2.0 * KEYS * HEADS * (double)row_bytes(f, DIM) / scaled * 1e-9,
                        4.0 * KEYS * HEADS * DIM * (double)group / scaled * 1e-9);
             }
             const size_t rows = l ? ROWS : 32;
-            const double t = time_pass(&k, f16, 1, GROUP, rows, rows, DIM);
+            const double t = time_pass(&k, f, 1, GROUP, rows, rows, DIM);
             printf("%-6s %s prefill, %zu x %zu causal, group %d, dim %d: %8.1f us, %6.1f GFLOP/s\n",
-                   k.level, f16 ? "f16" : "f32", rows, rows, GROUP, DIM, t * 1e6,
+                   k.level, form_names[f], rows, rows, GROUP, DIM, t * 1e6,
                    2.0 * (double)(rows * (rows + 1)) * GROUP * DIM / t * 1e-9);
         }
     }
@@ -521,6 +592,7 @@ int main(int argc, char **argv)
         test_tiny(&scalar, &k);
         test_empty(&k);
         test_memory(&k);
+        test_to_q8(&scalar, &k);
     }
     return test_end();
 }

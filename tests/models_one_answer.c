@@ -10,9 +10,9 @@ static float baseline[T * V], logits[T * V];
 
 static void name_of(const setting *s, char *out, size_t cap)
 {
-    snprintf(out, cap, "memory %lld, %s, %u threads, chunk %u/%u, %s, parts %llu",
-             (long long)s->memory, sl_io_name(s->io), s->threads, s->chunk, s->logits_rows,
-             sl_cpu_level_name(s->level), (unsigned long long)s->part_bytes);
+    snprintf(out, cap, "kv %s, memory %lld, %s, %u threads, chunk %u/%u, %s, parts %llu",
+             sl_kv_name(s->kv), (long long)s->memory, sl_io_name(s->io), s->threads, s->chunk,
+             s->logits_rows, sl_cpu_level_name(s->level), (unsigned long long)s->part_bytes);
 }
 
 static bool answer(const char *path, const setting *s, float *out, sl_split *split)
@@ -58,7 +58,7 @@ static uint64_t half_memory(const char *path, uint64_t part_bytes)
     return (split.floor_bytes + all) / 2;
 }
 
-static void check_model(const char *path)
+static void check_model(const char *path, sl_kv_type kv)
 {
     static const sl_io engines[] = {SL_IO_DIRECT, SL_IO_MAPPED, SL_IO_PREAD};
     static const uint32_t chunks[] = {1, 7, 512};
@@ -68,10 +68,12 @@ static void check_model(const char *path)
     sl_split split;
     s.threads = 1;
     s.level = SL_CPU_SCALAR;
+    s.kv = kv;
     if (!answer(path, &s, baseline, &split))
         return;
     setting base = setting_default();
     base.part_bytes = small_parts;
+    base.kv = kv;
     for (int e = 0; e < 3; e++)
         for (int m = 0; m < 3; m++) {
             s = base;
@@ -112,7 +114,8 @@ int main(void)
     uint64_t seed = 7;
     for (int i = 0; i < T; i++)
         ids[i] = (int32_t)(test_random(&seed) % V);
-    check_model(test_data("models/llama-Q4_K_M.gguf"));
-    check_model(test_data("models/qwen3"));
+    check_model(test_data("models/llama-Q4_K_M.gguf"), SL_KV_F32);
+    check_model(test_data("models/qwen3"), SL_KV_F32);
+    check_model(test_data("models/qwen3"), SL_KV_Q8);
     return test_end();
 }

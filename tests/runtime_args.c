@@ -2,6 +2,7 @@
  * option, the value and what is accepted, and near misses are suggested. */
 #include <string.h>
 
+#include "../models/model.h"
 #include "../runtime/args.h"
 #include "../runtime/command.h"
 #include "../runtime/report.h"
@@ -65,6 +66,8 @@ static void values(void)
           err.text);
     CHECK(o.memory_mode == SL_MEMORY_BYTES && o.memory_bytes == 3ull << 29);
     CHECK(o.kv == 1 && o.io == 3 && o.special == 1 && o.cpu_level == 0);
+    CHECK(!parse(run, "m --kv q8_0") && o.kv == SL_KV_Q8);
+    CHECK(!parse(run, "m") && o.kv == SL_KV_F16);
     CHECK(!parse(run, "m") && o.memory_mode == SL_MEMORY_AUTO && o.n_predict == UINT64_MAX);
     CHECK(o.special == -1 && o.cpu_level == -1 && !o.seed_given);
     CHECK(!parse(run, "-h") && o.help == 1);
