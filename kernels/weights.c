@@ -71,9 +71,12 @@ size_t sl_act_bytes(sl_act act, size_t n_cols)
 
 size_t sl_mul_scratch_bytes(sl_weight w, size_t n_cols)
 {
-    return weights[w].act == SL_ACT_F32 && w != SL_W_FP8
-               ? 0
-               : round_up_64(n_cols * SL_MUL_SCRATCH_PER_COL);
+    if (weights[w].act == SL_ACT_F32 && w != SL_W_FP8)
+        return 0;
+    const size_t chunk = n_cols < SL_MUL_CHUNK_COLS ? n_cols : SL_MUL_CHUNK_COLS;
+    const size_t rows = n_cols * SL_MUL_SCRATCH_PER_COL;
+    const size_t chunks = chunk * SL_MUL_SCRATCH_PER_CHUNK_COL;
+    return round_up_64(rows > chunks ? rows : chunks);
 }
 
 size_t sl_q8_row_bytes(size_t n)
