@@ -12,9 +12,9 @@
 
 /* A block of one row, all but its values. */
 typedef struct sl_grid_head {
-    __m256i scale;      /* byte j, in both halves: of values 16 j .. 16 j + 15 */
-    __m256i sign[2];    /* a bit a value, in both halves: of the first and second 128 values */
-    uint16_t index[64]; /* where they are not bytes of the block */
+    __m256i scale;    /* byte j, in both halves: of values 16 j .. 16 j + 15 */
+    __m256i sign[2];  /* a bit a value, in both halves: of the first and second 128 values */
+    __m256i index[4]; /* 16 each, where they are not bytes of the block */
 } sl_grid_head;
 
 SL_INLINE __m128i sl_load_8(const void *p)
@@ -90,7 +90,7 @@ SL_INLINE void sl_put_indices(sl_grid_head *h, const uint8_t *q, int shift, cons
         const __m256i top =
             _mm256_and_si256(_mm256_mullo_epi16(high[k], factor), _mm256_set1_epi16((short)mask));
         const __m256i low = _mm256_slli_epi16(_mm256_cvtepu8_epi16(sl_load_16(q + 16 * k)), shift);
-        _mm256_storeu_si256((__m256i *)(void *)(h->index + 16 * k), _mm256_or_si256(low, top));
+        h->index[k] = _mm256_or_si256(low, top);
     }
 }
 
@@ -108,8 +108,8 @@ SL_INLINE void sl_head_iq2_xs(const uint8_t *p, sl_grid_head *h)
     const sl_iq2_xs *b = (const sl_iq2_xs *)p;
     const __m256i a = sl_load_32(b->q), c = sl_load_32(b->q + 32);
     const __m256i low9 = _mm256_set1_epi16(511);
-    _mm256_storeu_si256((__m256i *)(void *)h->index, _mm256_and_si256(a, low9));
-    _mm256_storeu_si256((__m256i *)(void *)(h->index + 16), _mm256_and_si256(c, low9));
+    h->index[0] = _mm256_and_si256(a, low9);
+    h->index[1] = _mm256_and_si256(c, low9);
     const __m256i seven = _mm256_packus_epi16(_mm256_srli_epi16(a, 9), _mm256_srli_epi16(c, 9));
     sl_put_signs(h, sl_eight_signs(_mm256_permute4x64_epi64(seven, 0xd8)));
     h->scale = sl_odd(sl_twice_16(sl_sixteen_nibbles(sl_load_8(b->scales))));
@@ -150,8 +150,7 @@ SL_INLINE void sl_head_iq3_s(const uint8_t *p, sl_grid_head *h)
                                      _mm_set1_epi16((short)(0x8000 | (2 * k + 1)))));
         const __m256i set = _mm256_cmpeq_epi16(_mm256_and_si256(both, bit), bit);
         const __m256i low = _mm256_cvtepu8_epi16(sl_load_16(b->q + 16 * k));
-        _mm256_storeu_si256((__m256i *)(void *)(h->index + 16 * k),
-                            _mm256_or_si256(low, _mm256_and_si256(set, _mm256_set1_epi16(256))));
+        h->index[k] = _mm256_or_si256(low, _mm256_and_si256(set, _mm256_set1_epi16(256)));
     }
     sl_put_signs(h, sl_load_32(b->signs));
     int32_t scales;
@@ -197,6 +196,14 @@ SL_INLINE void sl_head_iq1_m(const uint8_t *p, sl_grid_head *h)
     h->sign[0] = h->sign[1] = sl_twice_16(bytes);
 }
 
+/* Indices 4 k .. 4 k + 3. Through memory the stores would have to be waited for. */
+SL_INLINE uint64_t sl_four_indices(const sl_grid_head *h, int k)
+{
+    const __m256i v = h->index[k / 4];
+    const __m128i half = k & 2 ? _mm256_extracti128_si256(v, 1) : _mm256_castsi256_si128(v);
+    return (uint64_t)(k & 1 ? _mm_extract_epi64(half, 1) : _mm_cvtsi128_si64(half));
+}
+
 /* Entries of columns 32 g .. 32 g + 31. */
 SL_INLINE __m256i sl_four_entries(const uint64_t *grid, size_t a, size_t b, size_t c, size_t d)
 {
@@ -206,8 +213,8 @@ SL_INLINE __m256i sl_four_entries(const uint64_t *grid, size_t a, size_t b, size
 
 SL_INLINE __m256i sl_entries_by_index(const uint64_t *grid, const sl_grid_head *h, int g)
 {
-    const uint16_t *i = h->index + 4 * g;
-    return sl_four_entries(grid, i[0], i[1], i[2], i[3]);
+    const uint64_t i = sl_four_indices(h, g);
+    return sl_four_entries(grid, (uint16_t)i, (uint16_t)(i >> 16), (uint16_t)(i >> 32), i >> 48);
 }
 
 SL_INLINE __m256i sl_entries_iq2_xxs(const uint8_t *p, const sl_grid_head *h, int g)
@@ -236,19 +243,21 @@ SL_INLINE __m256i sl_entries_iq3_xxs(const uint8_t *p, const sl_grid_head *h, in
 
 SL_INLINE __m256i sl_entries_iq3_s(const uint8_t *p, const sl_grid_head *h, int g)
 {
-    const uint16_t *i = h->index + 8 * g;
+    const uint64_t i = sl_four_indices(h, 2 * g), j = sl_four_indices(h, 2 * g + 1);
     const uint32_t *t = sl_grid_iq3_s;
-    return _mm256_setr_epi32((int)t[i[0]], (int)t[i[1]], (int)t[i[2]], (int)t[i[3]], (int)t[i[4]],
-                             (int)t[i[5]], (int)t[i[6]], (int)t[i[7]]);
+    return _mm256_setr_epi32((int)t[(uint16_t)i], (int)t[(uint16_t)(i >> 16)],
+                             (int)t[(uint16_t)(i >> 32)], (int)t[i >> 48], (int)t[(uint16_t)j],
+                             (int)t[(uint16_t)(j >> 16)], (int)t[(uint16_t)(j >> 32)],
+                             (int)t[j >> 48]);
 }
 
 SL_INLINE __m256i sl_entries_iq1_s(const uint8_t *p, const sl_grid_head *h, int g)
 {
-    const uint16_t *i = h->index + 4 * g;
+    const uint64_t i = sl_four_indices(h, g);
     int64_t v[4];
     SL_UNROLL
     for (int k = 0; k < 4; k++)
-        memcpy(&v[k], (const char *)sl_grid_iq1 + 4 * (size_t)i[k], sizeof v[k]);
+        memcpy(&v[k], (const char *)sl_grid_iq1 + 4 * (size_t)(i >> 16 * k & 0xffff), sizeof v[k]);
     return _mm256_setr_epi64x(v[0], v[1], v[2], v[3]);
 }
 
@@ -322,6 +331,35 @@ SL_INLINE __m256i sl_rest_iq1_m(const sl_grid_head *h, sl_act_q8_256 x, size_t i
 
 /* An entry is at most 62, so a pair is at most 2 * 62 * 127 = 15748, and a pair of the sums times a
  * scale fits 32 bits. */
+#if defined(__AVX512VNNI__)
+SL_INLINE __m256i sl_grid_row(sl_grid_head_fn *head, sl_entries_fn *entries, sl_rest_fn *rest,
+                              int has_signs, const uint8_t *p, sl_act_q8_256 x, size_t i)
+{
+    sl_grid_head h;
+    uint64_t negative[4];
+    head(p, &h);
+    if (has_signs)
+        _mm256_storeu_si256((__m256i *)(void *)negative,
+                            _mm256_permute2x128_si256(h.sign[0], h.sign[1], 0x20));
+    __m512i isum = _mm512_zextsi256_si512(rest(&h, x, i));
+    const __m512i scales = _mm512_broadcast_i32x4(_mm256_castsi256_si128(h.scale));
+    SL_UNROLL
+    for (int g = 0; g < 8; g += 2) {
+        __m512i v = _mm512_loadu_si512(x.q + 256 * i + 32 * (size_t)g);
+        if (has_signs)
+            v = _mm512_mask_sub_epi8(v, negative[g / 2], _mm512_setzero_si512(), v);
+        const __m512i e =
+            _mm512_inserti64x4(_mm512_castsi256_si512(entries(p, &h, g)), entries(p, &h, g + 1), 1);
+        const __m512i pattern = _mm512_add_epi16(
+            _mm512_set1_epi16((short)(0x8000 | 2 * g)),
+            _mm512_set_epi64(0x0003000300030003, 0x0003000300030003, 0x0002000200020002,
+                             0x0002000200020002, 0x0001000100010001, 0x0001000100010001, 0, 0));
+        isum = _mm512_dpwssd_epi32(isum, _mm512_maddubs_epi16(e, v),
+                                   _mm512_shuffle_epi8(scales, pattern));
+    }
+    return _mm256_add_epi32(_mm512_castsi512_si256(isum), _mm512_extracti64x4_epi64(isum, 1));
+}
+#else
 SL_INLINE __m256i sl_grid_row(sl_grid_head_fn *head, sl_entries_fn *entries, sl_rest_fn *rest,
                               int has_signs, const uint8_t *p, sl_act_q8_256 x, size_t i)
 {
@@ -338,6 +376,7 @@ SL_INLINE __m256i sl_grid_row(sl_grid_head_fn *head, sl_entries_fn *entries, sl_
     }
     return isum;
 }
+#endif
 
 /* Lane r: the sum of the lanes of v[r]. */
 SL_INLINE __m256i sl_sums_of_rows(const __m256i v[8])
@@ -377,6 +416,7 @@ SL_INLINE void sl_open_grid(sl_grid_head_fn *head, sl_entries_fn *entries, int h
     for (int r = 0; r < 8; r++) {
         sl_grid_head h;
         head(w->p[r] + at, &h);
+        SL_UNROLL
         for (int g = 0; g < 8; g++) {
             __m256i v = entries(w->p[r] + at, &h, g);
             if (has_signs)

@@ -36,6 +36,7 @@ SL_INLINE void dequantize_block(sl_grid_head_fn *head, sl_entries_fn *entries, i
     uint8_t scale[16];
     head(p, &h);
     _mm_storeu_si128((__m128i *)(void *)scale, _mm256_castsi256_si128(h.scale));
+    SL_UNROLL
     for (int g = 0; g < 8; g++) {
         __m256i v = entries(p, &h, g);
         if (has_signs)
