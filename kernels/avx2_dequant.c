@@ -7,6 +7,7 @@
 #include "half.h"
 #include "levels.h"
 #include "quant.h"
+#include "scales.h"
 
 static inline __m128i load16(const void *p)
 {
@@ -80,6 +81,16 @@ static void dequantize_bf16(SL_DEQUANTIZE_ARGS)
     }
     for (; i < n_cols; i++)
         y[i] = sl_bfloat_to_float(sl_load_u16(p + 2 * i));
+}
+
+static void dequantize_f64(SL_DEQUANTIZE_ARGS)
+{
+    const char *p = w;
+    size_t i = 0;
+    for (; i + 4 <= n_cols; i += 4)
+        _mm_storeu_ps(y + i, _mm256_cvtpd_ps(_mm256_loadu_pd((const void *)(p + 8 * i))));
+    for (; i < n_cols; i++)
+        y[i] = sl_load_f64(p + 8 * i);
 }
 
 static void dequantize_q8_0(SL_DEQUANTIZE_ARGS)
@@ -169,13 +180,20 @@ static void dequantize_q5_k(SL_DEQUANTIZE_ARGS)
     }
 }
 
-/* y[0..15] = d * q */
+/* y[0..15] = d * q, plus m when has_m */
+static inline void store_sixteen_with(float *y, __m128i q, float d, int has_m, float m)
+{
+    const __m256 scale = _mm256_set1_ps(d), add = _mm256_set1_ps(m);
+    for (int i = 0; i < 2; i++, q = _mm_srli_si128(q, 8)) {
+        const __m256 f = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(q));
+        const __m256 product = _mm256_mul_ps(scale, f);
+        _mm256_storeu_ps(y + 8 * i, has_m ? _mm256_add_ps(product, add) : product);
+    }
+}
+
 static inline void store_sixteen(float *y, __m128i q, float d)
 {
-    const __m256 scale = _mm256_set1_ps(d);
-    const __m256i q0 = _mm256_cvtepi8_epi32(q), q1 = _mm256_cvtepi8_epi32(_mm_srli_si128(q, 8));
-    _mm256_storeu_ps(y, _mm256_mul_ps(scale, _mm256_cvtepi32_ps(q0)));
-    _mm256_storeu_ps(y + 8, _mm256_mul_ps(scale, _mm256_cvtepi32_ps(q1)));
+    store_sixteen_with(y, q, d, 0, 0.0f);
 }
 
 static void dequantize_q6_k(SL_DEQUANTIZE_ARGS)
@@ -199,6 +217,123 @@ static void dequantize_q6_k(SL_DEQUANTIZE_ARGS)
                           d * (float)b->scales[2 * part + 1]);
         }
     }
+}
+
+/* Values 32k .. 32k+31 of 128, two bits each. */
+static inline __m256i two_bits(const uint8_t q[32], int k)
+{
+    return _mm256_and_si256(_mm256_srl_epi16(load32(q), _mm_cvtsi32_si128(2 * k)),
+                            _mm256_set1_epi8(3));
+}
+
+static void dequantize_q2_k(SL_DEQUANTIZE_ARGS)
+{
+    const sl_q2_k *b = w;
+    for (size_t i = 0; i < n_cols / 256; i++, b++, y += 256) {
+        const float d = sl_half_load(b->d), dmin = sl_half_load(b->dmin);
+        for (int part = 0; part < 8; part++) { /* 32 values */
+            const __m256i q = two_bits(b->q + 32 * (part / 4), part % 4);
+            const __m128i half[2] = {_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1)};
+            for (int k = 0; k < 2; k++) {
+                const int both = b->scales[2 * part + k];
+                store_sixteen_with(y + 32 * part + 16 * k, half[k], d * (float)(both & 15), 1,
+                                   -(dmin * (float)(both >> 4)));
+            }
+        }
+    }
+}
+
+static void dequantize_q3_k(SL_DEQUANTIZE_ARGS)
+{
+    const sl_q3_k *b = w;
+    for (size_t i = 0; i < n_cols / 256; i++, b++, y += 256) {
+        const float d = sl_half_load(b->d);
+        const __m256i high = load32(b->high);
+        for (int part = 0; part < 8; part++) {
+            const __m256i bit =
+                _mm256_slli_epi16(_mm256_and_si256(_mm256_srl_epi16(high, _mm_cvtsi32_si128(part)),
+                                                   _mm256_set1_epi8(1)),
+                                  2);
+            const __m256i q =
+                _mm256_sub_epi8(_mm256_or_si256(two_bits(b->q + 32 * (part / 4), part % 4), bit),
+                                _mm256_set1_epi8(4));
+            const __m128i half[2] = {_mm256_castsi256_si128(q), _mm256_extracti128_si256(q, 1)};
+            for (int k = 0; k < 2; k++) {
+                const int j = 2 * part + k, low = b->scales[j % 8] >> (j / 8 * 4) & 15;
+                const int scale = (low | (b->scales[8 + j % 4] >> (j / 4 * 2) & 3) << 4) - 32;
+                store_sixteen(y + 16 * j, half[k], d * (float)scale);
+            }
+        }
+    }
+}
+
+static void dequantize_tq2_0(SL_DEQUANTIZE_ARGS)
+{
+    const sl_tq2_0 *b = w;
+    for (size_t i = 0; i < n_cols / 256; i++, b++, y += 256)
+        for (int part = 0; part < 8; part++) {
+            const __m256i q = two_bits(b->q + 32 * (part / 4), part % 4);
+            store_scaled(y + 32 * part, _mm256_sub_epi8(q, _mm256_set1_epi8(1)), sl_half_load(b->d),
+                         0, 0.0f);
+        }
+}
+
+static void dequantize_q1_0(SL_DEQUANTIZE_ARGS)
+{
+    const sl_q1_0 *b = w;
+    for (size_t i = 0; i < n_cols / 128; i++, b++, y += 128)
+        for (int part = 0; part < 4; part++) {
+            const __m256i q = _mm256_srli_epi16(fifth_bits(b->q + 4 * part), 3); /* 0 or 2 */
+            store_scaled(y + 32 * part, _mm256_sub_epi8(q, _mm256_set1_epi8(1)), sl_half_load(b->d),
+                         0, 0.0f);
+        }
+}
+
+static inline __m256i code_table(const int8_t codes[16])
+{
+    return _mm256_broadcastsi128_si256(load16(codes));
+}
+
+static void dequantize_iq4_nl(SL_DEQUANTIZE_ARGS)
+{
+    const sl_iq4_nl *b = w;
+    for (size_t i = 0; i < n_cols / 32; i++, b++, y += 32)
+        store_scaled(y, _mm256_shuffle_epi8(code_table(sl_iq4_codes), nibbles(b->q)),
+                     sl_half_load(b->d), 0, 0.0f);
+}
+
+static void dequantize_iq4_xs(SL_DEQUANTIZE_ARGS)
+{
+    const sl_iq4_xs *b = w;
+    for (size_t i = 0; i < n_cols / 256; i++, b++, y += 256)
+        for (int j = 0; j < 8; j++) {
+            const int low = b->scales_low[j / 2] >> (j % 2 * 4) & 15;
+            const int scale = (low | (sl_load_u16(b->scales_high) >> (2 * j) & 3) << 4) - 32;
+            store_scaled(y + 32 * j,
+                         _mm256_shuffle_epi8(code_table(sl_iq4_codes), nibbles(b->q + 16 * j)),
+                         sl_half_load(b->d) * (float)scale, 0, 0.0f);
+        }
+}
+
+static void dequantize_mxfp4(SL_DEQUANTIZE_ARGS)
+{
+    const sl_mxfp4 *b = w;
+    for (size_t i = 0; i < n_cols / 32; i++, b++, y += 32)
+        store_scaled(y, _mm256_shuffle_epi8(code_table(sl_e2m1_codes), nibbles(b->q)),
+                     sl_e8m0_half(b->scale), 0, 0.0f);
+}
+
+static void dequantize_nvfp4(SL_DEQUANTIZE_ARGS)
+{
+    const sl_nvfp4 *b = w;
+    const __m128i table = load16(sl_e2m1_codes);
+    for (size_t i = 0; i < n_cols / 64; i++, b++, y += 64)
+        for (int j = 0; j < 4; j++) {
+            const __m128i v = _mm_loadl_epi64((const __m128i *)(const void *)(b->q + 8 * j));
+            const __m128i both =
+                _mm_and_si128(_mm_unpacklo_epi64(v, _mm_srli_epi16(v, 4)), _mm_set1_epi8(15));
+            store_sixteen(y + 16 * j, _mm_shuffle_epi8(table, both), sl_half_of_ue4m3(b->scale[j]));
+        }
 }
 
 /* ---- Activations to int8 ---- */
@@ -340,6 +475,15 @@ void sl_kernels_fill_avx2_dequant(sl_kernels *k)
     k->dequantize[SL_W_Q4_K] = dequantize_q4_k;
     k->dequantize[SL_W_Q5_K] = dequantize_q5_k;
     k->dequantize[SL_W_Q6_K] = dequantize_q6_k;
+    k->dequantize[SL_W_F64] = dequantize_f64;
+    k->dequantize[SL_W_Q2_K] = dequantize_q2_k;
+    k->dequantize[SL_W_Q3_K] = dequantize_q3_k;
+    k->dequantize[SL_W_TQ2_0] = dequantize_tq2_0;
+    k->dequantize[SL_W_Q1_0] = dequantize_q1_0;
+    k->dequantize[SL_W_IQ4_NL] = dequantize_iq4_nl;
+    k->dequantize[SL_W_IQ4_XS] = dequantize_iq4_xs;
+    k->dequantize[SL_W_MXFP4] = dequantize_mxfp4;
+    k->dequantize[SL_W_NVFP4] = dequantize_nvfp4;
     k->quantize[SL_ACT_Q8_32] = quantize_q8_32;
     k->quantize[SL_ACT_Q8_256] = quantize_q8_256;
 }

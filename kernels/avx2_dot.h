@@ -18,7 +18,7 @@
 
 SL_INLINE size_t avx2_size_of(sl_weight type)
 {
-    return type == SL_W_F32 ? 4 : 2;
+    return type == SL_W_F64 ? 8 : type == SL_W_F32 ? 4 : 2;
 }
 
 /* Eight elements. */
@@ -26,6 +26,9 @@ SL_INLINE __m256 avx2_load(sl_weight type, const uint8_t *p)
 {
     if (type == SL_W_F32)
         return _mm256_loadu_ps((const void *)p);
+    if (type == SL_W_F64)
+        return _mm256_set_m128(_mm256_cvtpd_ps(_mm256_loadu_pd((const void *)(p + 32))),
+                               _mm256_cvtpd_ps(_mm256_loadu_pd((const void *)p)));
     const __m128i half = _mm_loadu_si128((const void *)p);
     if (type == SL_W_F16)
         return _mm256_cvtph_ps(half);
@@ -35,6 +38,7 @@ SL_INLINE __m256 avx2_load(sl_weight type, const uint8_t *p)
 static inline float avx2_load_one(sl_weight type, const uint8_t *p)
 {
     return type == SL_W_F32   ? sl_load_f32(p)
+           : type == SL_W_F64 ? sl_load_f64(p)
            : type == SL_W_F16 ? _cvtsh_ss(sl_load_u16(p))
                               : sl_load_bf16(p);
 }

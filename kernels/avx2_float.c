@@ -58,6 +58,12 @@ static void mul_bf16(SL_MUL_ARGS)
         beside);
 }
 
+static void mul_f64(SL_MUL_ARGS)
+{
+    mul(SL_W_F64, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch,
+        beside);
+}
+
 static float sum_of_squares(const float *x, size_t n)
 {
     __m256 lanes[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
@@ -175,6 +181,7 @@ void sl_kernels_fill_avx2_float(sl_kernels *k)
     k->mul[SL_W_F32] = mul_f32;
     k->mul[SL_W_F16] = mul_f16;
     k->mul[SL_W_BF16] = mul_bf16;
+    k->mul[SL_W_F64] = mul_f64;
     k->rms_norm = rms_norm;
     k->rope_halves = rope_halves;
     k->rope_pairs = rope_pairs;
