@@ -51,6 +51,25 @@ static inline __m512 avx512_silu(__m512 x)
     return _mm512_div_ps(x, _mm512_add_ps(_mm512_set1_ps(1.0f), e));
 }
 
+static inline __m512 avx512_sigmoid(__m512 x)
+{
+    const __m512 one = _mm512_set1_ps(1.0f);
+    const __m512 e = avx512_exp(_mm512_xor_ps(x, _mm512_set1_ps(-0.0f)));
+    return _mm512_div_ps(one, _mm512_add_ps(one, e));
+}
+
+static inline __m512 avx512_softplus(__m512 x)
+{
+    const __m512 u = avx512_exp(_mm512_or_ps(x, _mm512_set1_ps(-0.0f)));
+    const __m512 s = _mm512_div_ps(u, _mm512_add_ps(_mm512_set1_ps(2.0f), u));
+    const __m512 v = _mm512_mul_ps(s, s);
+    __m512 p = _mm512_fmadd_ps(_mm512_set1_ps(SL_LOG1P_P3), v, _mm512_set1_ps(SL_LOG1P_P2));
+    p = _mm512_fmadd_ps(p, v, _mm512_set1_ps(SL_LOG1P_P1));
+    p = _mm512_fmadd_ps(p, v, _mm512_set1_ps(SL_LOG1P_P0));
+    return _mm512_add_ps(_mm512_max_ps(x, _mm512_setzero_ps()),
+                         _mm512_fmadd_ps(_mm512_mul_ps(s, v), p, _mm512_add_ps(s, s)));
+}
+
 static inline __m512 avx512_gelu(__m512 x)
 {
     const __m512 a = _mm512_set1_ps(SL_GELU_A), b = _mm512_set1_ps(SL_GELU_B);

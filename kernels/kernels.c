@@ -39,6 +39,8 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
         sl_kernels_fill_avx512_iquant(k);
         sl_kernels_fill_avx512_float(k);
         sl_kernels_fill_avx512_attention(k);
+        sl_kernels_fill_avx512_math(k);
+        sl_kernels_fill_avx512_delta(k);
     }
 #elif defined(__aarch64__)
     if (level >= SL_CPU_NEON) {

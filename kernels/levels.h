@@ -31,6 +31,8 @@ void sl_kernels_fill_avx512_quant(sl_kernels *k);
 void sl_kernels_fill_avx512_iquant(sl_kernels *k);
 void sl_kernels_fill_avx512_float(sl_kernels *k);
 void sl_kernels_fill_avx512_attention(sl_kernels *k);
+void sl_kernels_fill_avx512_math(sl_kernels *k);
+void sl_kernels_fill_avx512_delta(sl_kernels *k);
 #elif defined(__aarch64__)
 void sl_kernels_fill_neon_quant(sl_kernels *k);   /* mul (Q) */
 void sl_kernels_fill_neon_dequant(sl_kernels *k); /* dequantize, quantize */
