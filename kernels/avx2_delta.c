@@ -1,6 +1,7 @@
 /* scalar_delta.c, eight columns or channels at a time. */
 #include "avx2_dot.h"
 #include "avx2_math.h"
+#include "delta.h"
 #include "levels.h"
 
 /* ---- convolution ---- */
@@ -27,20 +28,13 @@ SL_INLINE void conv_row(const size_t N, const bool silu, const sl_conv *a, const
     }
 }
 
-static const float *input_row(const sl_conv *a, size_t t_plus_past)
-{
-    const size_t past = a->n_taps - 1;
-    return t_plus_past < past ? a->state + t_plus_past * a->state_stride
-                              : a->x + (t_plus_past - past) * a->x_stride;
-}
-
 SL_INLINE void conv_rows(const size_t N, const bool silu, const sl_conv *a, size_t begin,
                          size_t end)
 {
     const float *in[SL_CONV_MAX_TAPS];
     for (size_t t = 0; t < a->n_rows; t++) {
         for (size_t j = 0; j < N; j++)
-            in[j] = input_row(a, t + j);
+            in[j] = sl_conv_input(a, t + j);
         conv_row(N, silu, a, in, a->y + t * a->y_stride, begin, end);
     }
 }
@@ -54,9 +48,7 @@ static void conv(const sl_conv *a)
         else
             conv_rows(a->n_taps, a->silu, a, c, end);
     }
-    for (size_t j = 0; j + 1 < a->n_taps && a->n_rows; j++)
-        memcpy(a->state + j * a->state_stride, input_row(a, a->n_rows + j),
-               a->n_channels * sizeof *a->state);
+    sl_conv_keep(a);
 }
 
 /* ---- norms and gates ---- */
@@ -208,23 +200,6 @@ SL_INLINE void delta_strip(const int V, const sl_delta *a, size_t c)
     }
 }
 
-static void delta_column(const sl_delta *a, size_t c)
-{
-    for (size_t t = 0; t < a->n_rows; t++) {
-        const float *q = a->q + t * a->q_stride, *k = a->k + t * a->k_stride;
-        const float decay = a->decay[t * a->gate_stride], beta = a->beta[t * a->gate_stride];
-        float *s = a->state + c, m = 0.0f, p = 0.0f;
-        for (size_t i = 0; i < a->dim_k; i++) {
-            m = fmaf(k[i], s[i * a->state_stride], m);
-            p = fmaf(q[i], s[i * a->state_stride], p);
-        }
-        const float delta = fmaf(-decay, m, a->v[t * a->v_stride + c]) * beta;
-        a->out[t * a->out_stride + c] = fmaf(decay, p, dot(q, k, a->dim_k) * delta);
-        for (size_t i = 0; i < a->dim_k; i++)
-            s[i * a->state_stride] = fmaf(k[i], delta, decay * s[i * a->state_stride]);
-    }
-}
-
 static void gated_delta(const sl_delta *a)
 {
     size_t c = 0;
@@ -234,8 +209,11 @@ static void gated_delta(const sl_delta *a)
         delta_strip(4, a, c);
     for (; c + 8 <= a->dim_v; c += 8)
         delta_strip(1, a, c);
-    for (; c < a->dim_v; c++)
-        delta_column(a, c);
+    for (size_t t = 0; c < a->dim_v && t < a->n_rows; t++) {
+        const float qk = dot(a->q + t * a->q_stride, a->k + t * a->k_stride, a->dim_k);
+        for (size_t rest = c; rest < a->dim_v; rest++)
+            sl_delta_column(a, t, qk, rest);
+    }
 }
 
 void sl_kernels_fill_avx2_delta(sl_kernels *k)

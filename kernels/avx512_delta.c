@@ -1,6 +1,7 @@
 /* scalar_delta.c, sixteen columns or channels at a time; the last ones under a mask. */
 #include "avx512_dot.h"
 #include "avx512_math.h"
+#include "delta.h"
 #include "levels.h"
 
 /* ---- convolution ---- */
@@ -17,13 +18,6 @@ SL_INLINE void conv_some(const size_t N, const bool silu, const sl_conv *a, cons
     _mm512_mask_storeu_ps(y + c, some, silu ? avx512_silu(sum) : sum);
 }
 
-static const float *input_row(const sl_conv *a, size_t t_plus_past)
-{
-    const size_t past = a->n_taps - 1;
-    return t_plus_past < past ? a->state + t_plus_past * a->state_stride
-                              : a->x + (t_plus_past - past) * a->x_stride;
-}
-
 /* Channels begin .. end of all rows, N taps. */
 SL_INLINE void conv_rows(const size_t N, const bool silu, const sl_conv *a, size_t begin,
                          size_t end)
@@ -32,7 +26,7 @@ SL_INLINE void conv_rows(const size_t N, const bool silu, const sl_conv *a, size
     for (size_t t = 0; t < a->n_rows; t++) {
         float *y = a->y + t * a->y_stride;
         for (size_t j = 0; j < N; j++)
-            in[j] = input_row(a, t + j);
+            in[j] = sl_conv_input(a, t + j);
         size_t c = begin;
         for (; c + SL_LANES <= end; c += SL_LANES)
             conv_some(N, silu, a, in, y, c, 0xffff);
@@ -50,9 +44,7 @@ static void conv(const sl_conv *a)
         else
             conv_rows(a->n_taps, a->silu, a, c, end);
     }
-    for (size_t j = 0; j + 1 < a->n_taps && a->n_rows; j++)
-        memcpy(a->state + j * a->state_stride, input_row(a, a->n_rows + j),
-               a->n_channels * sizeof *a->state);
+    sl_conv_keep(a);
 }
 
 /* ---- norms and gates ---- */
