@@ -40,6 +40,33 @@ static void map_tanh(SL_MAP_ARGS)
     map(avx2_tanh, sl_tanh, x, y, n);
 }
 
+static void sigmoid_mul(SL_GLU_ARGS)
+{
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8)
+        _mm256_storeu_ps(
+            y + i, _mm256_mul_ps(avx2_sigmoid(_mm256_loadu_ps(gate + i)), _mm256_loadu_ps(up + i)));
+    for (; i < n; i++)
+        y[i] = sl_sigmoid(gate[i]) * up[i];
+}
+
+/* min and max give their second operand when one is NaN. */
+static void clamped_mul(SL_GLU_ARGS)
+{
+    const __m256 most = _mm256_set1_ps(SL_CLAMP), least = _mm256_set1_ps(-SL_CLAMP);
+    const __m256 slope = _mm256_set1_ps(-SL_CLAMP_SLOPE), one = _mm256_set1_ps(1.0f);
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        const __m256 g = _mm256_min_ps(most, _mm256_loadu_ps(gate + i));
+        const __m256 u = _mm256_max_ps(least, _mm256_min_ps(most, _mm256_loadu_ps(up + i)));
+        const __m256 e = avx2_exp(_mm256_mul_ps(slope, g));
+        const __m256 v = _mm256_div_ps(g, _mm256_add_ps(one, e));
+        _mm256_storeu_ps(y + i, _mm256_mul_ps(v, _mm256_add_ps(u, one)));
+    }
+    for (; i < n; i++)
+        y[i] = sl_clamped_mul(gate[i], up[i]);
+}
+
 static float max_of(const float *x, size_t n)
 {
     __m256 v = _mm256_set1_ps(-INFINITY);
@@ -152,4 +179,6 @@ void sl_kernels_fill_avx2_math(sl_kernels *k)
     k->softmax = softmax;
     k->route = route;
     k->weighted_sum = weighted_sum;
+    k->sigmoid_mul = sigmoid_mul;
+    k->clamped_mul = clamped_mul;
 }

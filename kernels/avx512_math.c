@@ -42,6 +42,31 @@ static void map_tanh(SL_MAP_ARGS)
     map(avx512_tanh, x, y, n);
 }
 
+static void sigmoid_mul(SL_GLU_ARGS)
+{
+    for (size_t i = 0; i < n; i += SL_LANES) {
+        const __mmask16 m = avx512_first(n - i < SL_LANES ? n - i : SL_LANES);
+        const __m512 s = avx512_sigmoid(_mm512_maskz_loadu_ps(m, gate + i));
+        _mm512_mask_storeu_ps(y + i, m, _mm512_mul_ps(s, _mm512_maskz_loadu_ps(m, up + i)));
+    }
+}
+
+/* min and max give their second operand when one is NaN. */
+static void clamped_mul(SL_GLU_ARGS)
+{
+    const __m512 most = _mm512_set1_ps(SL_CLAMP), least = _mm512_set1_ps(-SL_CLAMP);
+    const __m512 slope = _mm512_set1_ps(-SL_CLAMP_SLOPE), one = _mm512_set1_ps(1.0f);
+    for (size_t i = 0; i < n; i += SL_LANES) {
+        const __mmask16 m = avx512_first(n - i < SL_LANES ? n - i : SL_LANES);
+        const __m512 g = _mm512_min_ps(most, _mm512_maskz_loadu_ps(m, gate + i));
+        const __m512 cut = _mm512_min_ps(most, _mm512_maskz_loadu_ps(m, up + i));
+        const __m512 u = _mm512_max_ps(least, cut);
+        const __m512 e = avx512_exp(_mm512_mul_ps(slope, g));
+        const __m512 v = _mm512_div_ps(g, _mm512_add_ps(one, e));
+        _mm512_mask_storeu_ps(y + i, m, _mm512_mul_ps(v, _mm512_add_ps(u, one)));
+    }
+}
+
 static float max_of(const float *x, size_t n)
 {
     __m512 v = _mm512_set1_ps(-INFINITY);
@@ -137,4 +162,6 @@ void sl_kernels_fill_avx512_math(sl_kernels *k)
     k->softmax = softmax;
     k->route = route;
     k->weighted_sum = weighted_sum;
+    k->sigmoid_mul = sigmoid_mul;
+    k->clamped_mul = clamped_mul;
 }

@@ -136,6 +136,9 @@ typedef void sl_rope_fn(SL_ROPE_ARGS);
 #define SL_GLU_ARGS const float *gate, const float *up, float *y, size_t n
 typedef void sl_glu_fn(SL_GLU_ARGS);
 
+/* As such a unit: sigmoid_mul is sigmoid(gate[i]) * up[i]. clamped_mul cuts gate above at 7 and up
+ * to -7 .. 7 first: gate * sigmoid(1.702 gate) * (up + 1). */
+
 /* y[i] += x[i] */
 #define SL_ADD_ARGS float *y, const float *x, size_t n
 typedef void sl_add_fn(SL_ADD_ARGS);
@@ -291,6 +294,7 @@ typedef struct sl_kernels {
     sl_map_fn *exp, *sigmoid, *softplus, *silu, *tanh, *softmax;
     sl_route_fn *route;
     sl_weighted_sum_fn *weighted_sum;
+    sl_glu_fn *sigmoid_mul, *clamped_mul;
     sl_conv_fn *conv;
     sl_l2_norm_fn *l2_norm;
     sl_gated_norm_fn *gated_norm;

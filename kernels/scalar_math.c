@@ -34,6 +34,18 @@ static void map_tanh(SL_MAP_ARGS)
         y[i] = sl_tanh(x[i]);
 }
 
+static void sigmoid_mul(SL_GLU_ARGS)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = sl_sigmoid(gate[i]) * up[i];
+}
+
+static void clamped_mul(SL_GLU_ARGS)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = sl_clamped_mul(gate[i], up[i]);
+}
+
 /* Adding 0 makes a maximum of -0 one of +0: which of the two came first does not matter. */
 static void softmax(SL_MAP_ARGS)
 {
@@ -78,4 +90,6 @@ void sl_kernels_fill_scalar_math(sl_kernels *k)
     k->softmax = softmax;
     k->route = route;
     k->weighted_sum = weighted_sum;
+    k->sigmoid_mul = sigmoid_mul;
+    k->clamped_mul = clamped_mul;
 }

@@ -43,6 +43,10 @@
 #define SL_LOG1P_P2 0x1.1eb60ap-2f
 #define SL_LOG1P_P3 0x1.1ef89ap-2f
 
+/* The clamped unit: both inputs are cut at this size. */
+#define SL_CLAMP       7.0f
+#define SL_CLAMP_SLOPE 1.702f
+
 /* NaN stays NaN. Two factors for 2^n: one alone would overflow before, or round twice after, the
  * product does. */
 static inline float sl_exp(float x)
@@ -94,6 +98,15 @@ static inline float sl_softplus(float x)
     p = fmaf(p, v, SL_LOG1P_P1);
     p = fmaf(p, v, SL_LOG1P_P0);
     return (x > 0.0f ? x : 0.0f) + fmaf(s * v, p, s + s);
+}
+
+/* NaN stays NaN: no comparison holds. */
+static inline float sl_clamped_mul(float gate, float up)
+{
+    gate = gate > SL_CLAMP ? SL_CLAMP : gate;
+    up = up > SL_CLAMP ? SL_CLAMP : up;
+    up = up < -SL_CLAMP ? -SL_CLAMP : up;
+    return gate / (1.0f + sl_exp(-SL_CLAMP_SLOPE * gate)) * (up + 1.0f);
 }
 
 static inline float sl_gelu(float x)

@@ -51,6 +51,54 @@ static void test_maps(const sl_kernels *scalar, const sl_kernels *k)
     }
 }
 
+/* ---- gated units ---- */
+
+static double exact_unit(bool clamped, double gate, double up)
+{
+    if (!clamped)
+        return up / (1 + exp(-gate));
+    gate = fmin(gate, 7);
+    return gate / (1 + exp(-1.702 * gate)) * (fmax(fmin(up, 7), -7) + 1);
+}
+
+static void unit_case(const sl_kernels *scalar, const sl_kernels *k, bool clamped, enum pattern p,
+                      size_t n)
+{
+    float *gate = filled(p, n), *up = filled(p, n), *a = room(n), *b = room(n);
+    for (size_t i = 0; p == RANDOM && i < n; i++) {
+        gate[i] *= 5;
+        up[i] *= 5;
+    }
+    (clamped ? scalar->clamped_mul : scalar->sigmoid_mul)(gate, up, a + PAD, n);
+    (clamped ? k->clamped_mul : k->sigmoid_mul)(gate, up, b + PAD, n);
+    CHECK_SAME(b + PAD, a + PAD, n);
+    CHECK(canaries(b, n));
+    for (size_t i = 0; p == RANDOM && i < n; i++) {
+        const double want = exact_unit(clamped, (double)gate[i], (double)up[i]);
+        CHECK(fabs(b[PAD + i] - want) <= 2e-6 * (1 + fabs(want)), "%g, not %g", (double)b[PAD + i],
+              want);
+    }
+    (clamped ? k->clamped_mul : k->sigmoid_mul)(gate, up, up, n);
+    CHECK_SAME(up, a + PAD, n);
+    free(gate);
+    free(up);
+    free(a);
+    free(b);
+}
+
+static void test_units(const sl_kernels *scalar, const sl_kernels *k)
+{
+    for (int clamped = 0; clamped < 2; clamped++) {
+        for (int p = 0; p < N_PATTERNS; p++) {
+            for (size_t i = 0; i < N_LENGTHS; i++) {
+                test_case("%s: %s, %s, %zu values", k->level,
+                          clamped ? "clamped_mul" : "sigmoid_mul", pattern_names[p], lengths[i]);
+                unit_case(scalar, k, clamped, (enum pattern)p, lengths[i]);
+            }
+        }
+    }
+}
+
 /* All magnitudes, both signs. */
 static void test_map_range(const sl_kernels *scalar, const sl_kernels *k)
 {
@@ -374,6 +422,7 @@ int main(int argc, char **argv)
         test_maps(&scalar, &k);
         test_map_range(&scalar, &k);
         test_softmax_value(&k);
+        test_units(&scalar, &k);
         test_routes(&scalar, &k);
         test_ties(&k);
         test_sums(&scalar, &k);
