@@ -12,7 +12,9 @@
 /* Arrays of vectors live in registers only when every loop over them is unrolled. */
 #if defined(__clang__)
 #define SL_UNROLL _Pragma("clang loop unroll(full)")
+#define SL_ROLLED _Pragma("clang loop unroll(disable)")
 #else
+#define SL_ROLLED _Pragma("GCC unroll 1")
 #define SL_UNROLL _Pragma("GCC unroll 16")
 #endif
 

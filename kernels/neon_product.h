@@ -134,54 +134,50 @@ SL_INLINE void neon_scales(neon_form f, const uint8_t *block, int16x8_t out[2])
     out[1] = vreinterpretq_s16_u16(vmovl_high_u8(s));
 }
 
-/* acc + half a block of one row, scaled. */
-SL_INLINE int32x4_t neon_half_row(neon_form f, const uint8_t *block, int half, const int8x16_t x[8],
+/* acc + half a block of one row, scaled. x: 128 values. */
+SL_INLINE int32x4_t neon_half_row(neon_form f, const uint8_t *block, int half, const int8_t *x,
                                   const int16x8_t scales[2], int32x4_t acc)
 {
-    const int32x4_t zero = vdupq_n_s32(0);
     int8x16_t q[8];
     int32x4_t s[8];
     f.open(block, half, q);
+    SL_UNROLL
+    for (int j = 0; j < 8; j++) {
+        const int8x16_t v = vld1q_s8(x + 16 * j);
+        if (f.scales_at || j % 2 == 0)
+            s[f.scales_at ? j : j / 2] = vdotq_s32(vdupq_n_s32(0), q[j], v);
+        else
+            s[j / 2] = vdotq_s32(s[j / 2], q[j], v);
+    }
     if (f.scales_at) {
-        SL_UNROLL
-        for (int j = 0; j < 8; j++)
-            s[j] = vdotq_s32(zero, q[j], x[j]);
         acc = neon_scale4(acc, s, vmovl_s16(vget_low_s16(scales[half])));
         return neon_scale4(acc, s + 4, vmovl_high_s16(scales[half]));
     }
-    SL_UNROLL
-    for (int j = 0; j < 4; j++)
-        s[j] = vdotq_s32(vdotq_s32(zero, q[2 * j], x[2 * j]), q[2 * j + 1], x[2 * j + 1]);
     return neon_scale4(acc, s,
                        half ? vmovl_high_s16(scales[0]) : vmovl_s16(vget_low_s16(scales[0])));
 }
 
+/* Rows one after the other, in a loop that is not unrolled: gcc would open all four first and run
+ * out of registers (Q6_K: 220 instructions a row and block, a quarter of them spills; 148 so). */
 SL_INLINE float32x4_t neon_single256(neon_form f, const uint8_t *const rows[4], size_t i,
                                      sl_act_q8_256 x, float32x4_t acc)
 {
     const size_t at = i * f.bytes;
     const int16_t *sums = f.m_at ? x.sum32 + 8 * i : x.sum16 + 16 * i;
-    int16x8_t scales[4][2];
     int32x4_t s[4], m[4];
-    SL_UNROLL
+    SL_ROLLED
     for (int r = 0; r < 4; r++) {
-        neon_scales(f, rows[r] + at, scales[r]);
-        s[r] = m[r] = vdupq_n_s32(0);
+        const uint8_t *block = rows[r] + at;
+        int16x8_t scales[2];
+        neon_scales(f, block, scales);
+        m[r] = vdupq_n_s32(0);
         if (f.m_at)
-            m[r] = neon_dot16(m[r], scales[r][1], vld1q_s16(sums));
+            m[r] = neon_dot16(m[r], scales[1], vld1q_s16(sums));
         else if (f.offset)
-            m[r] = neon_dot16(neon_dot16(m[r], scales[r][0], vld1q_s16(sums)), scales[r][1],
+            m[r] = neon_dot16(neon_dot16(m[r], scales[0], vld1q_s16(sums)), scales[1],
                               vld1q_s16(sums + 8));
-    }
-    SL_UNROLL
-    for (int half = 0; half < 2; half++) {
-        int8x16_t xq[8];
-        SL_UNROLL
-        for (int k = 0; k < 8; k++)
-            xq[k] = vld1q_s8(x.q + 256 * i + (size_t)(128 * half + 16 * k));
-        SL_UNROLL
-        for (int r = 0; r < 4; r++)
-            s[r] = neon_half_row(f, rows[r] + at, half, xq, scales[r], s[r]);
+        s[r] = neon_half_row(f, block, 0, x.q + 256 * i, scales, vdupq_n_s32(0));
+        s[r] = neon_half_row(f, block, 1, x.q + 256 * i + 128, scales, s[r]);
     }
     int32x4_t isum = neon_join(s), msum = neon_join(m);
     if (f.offset)
