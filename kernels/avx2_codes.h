@@ -5,6 +5,7 @@
 
 #include "avx2_blocks.h"
 #include "avx2_single.h"
+#include "avx2_step.h"
 #include "scales.h"
 
 /* 16 numbers in both halves, for _mm256_shuffle_epi8. */
