@@ -58,6 +58,12 @@ SL_INLINE __m256i sl_signed_scales(__m256i bytes, uint32_t j, uint32_t k)
     return _mm256_srai_epi16(_mm256_shuffle_epi8(bytes, pattern), 8);
 }
 
+SL_INLINE __m256i sl_multiply_pairs(__m256i w, __m256i x, int is_signed)
+{
+    return is_signed ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
+                     : _mm256_maddubs_epi16(w, x);
+}
+
 /* sum + the product of int16 pairs. */
 SL_INLINE __m256i sl_add_pairs(__m256i sum, __m256i a, __m256i b)
 {
@@ -133,12 +139,6 @@ SL_INLINE void sl_add_products(const __m256i *const q[], const __m256i *scale, i
 SL_INLINE __m256i sl_signed_bytes(__m256i v)
 {
     return v;
-}
-
-SL_INLINE __m256i sl_multiply_pairs(__m256i w, __m256i x, int is_signed)
-{
-    return is_signed ? _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))
-                     : _mm256_maddubs_epi16(w, x);
 }
 
 /* sum[c][r] = 16-bit sums of pairs, n vectors of tile r times activation row c. */
