@@ -29,6 +29,14 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Attention keeps two converted tiles of keys on the stack; sanitizers make frames many times as
+ * large. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define STACK_KIB 4096
+#else
+#define STACK_KIB 256
+#endif
+
 enum {
     GATE_INSIDE = 0x1fff, /* mask of the count */
     GATE_WAITED = 0x2000, /* the caller sleeps until nobody is inside */
@@ -36,7 +44,7 @@ enum {
     GATE_CLOSED = 0x8000,
     GATE_EPOCH = 0x10000, /* one epoch; they wrap, which at worst makes one thread miss a region */
     MAX_THREADS = 4096,
-    STACK_BYTES = 256 << 10,
+    STACK_BYTES = STACK_KIB << 10,
     SPIN_NS = 50000,  /* a wake costs the caller 5 us and reaches a thread after up to 20 (KVM) */
     WAKE_THREADS = 1, /* futex wake bits: those who sleep share the gate's address */
     WAKE_CALLER = 2

@@ -117,7 +117,7 @@ has err '^prefill: 3 tokens'
 has err '^decode: 7 tokens'
 greedy=$(cat "$work/out")
 # shellcheck disable=SC2086
-for option in '--memory floor' '--memory 32M' '--memory 64M' '--io pread' '--io direct' '--io mapped' '-t 1' '-t 3' \
+for option in '--memory floor' '--memory 128M' '--memory 64M' '--io pread' '--io direct' '--io mapped' '-t 1' '-t 3' \
     '--chunk 1' '--chunk 2' '--cpu-level scalar' '--piece 64K --in-flight 256K' '-c 11'; do
     run 0 run "$gguf" --ids <(echo 2 5 9) --print-ids $few $option
     out_is "$greedy"
@@ -268,7 +268,7 @@ has out '^floor [0-9.]+ MiB$'
 has out '^  100 % '
 run 0 plan "$gguf" --disk 2G --json
 json "$work/out" 'len(d["budgets"]) == 5 and d["budgets"][0]["budget"] == d["floor"] and d["budgets"][4]["streamed_bytes"] == 0'
-run 0 plan "$gguf" --memory 32M
+run 0 plan "$gguf" --memory 128M
 has out '^  asked '
 
 # ---- bench ----------------------------------------------------------------------------------------
