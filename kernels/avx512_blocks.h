@@ -1,5 +1,5 @@
 /* Blocks of sixteen rows at a time, opened so that a 32-bit lane holds four columns of its row. For
- * avx512_quant.c. Weight bytes are unsigned: Q8_0 and the types with an offset are multiplied as
+ * avx512_mul.h. Weight bytes are unsigned: Q8_0 and the types with an offset are multiplied as
  * they lie, and what the offset adds is taken off by sums of q of the activations. */
 #ifndef SL_AVX512_BLOCKS_H
 #define SL_AVX512_BLOCKS_H
