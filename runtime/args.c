@@ -65,11 +65,11 @@ static const option options[] = {
      GROUP_INPUT, true, "Read the text from FILE (default: standard input)."},
     {"--text", NULL, "FILE", KIND_TEXT, AT(text), 0, 0, NULL, 0, SL_CMD_EVAL, GROUP_INPUT, true,
      "Evaluate this text, with the BOS token if the model wants one (- is standard input)."},
-    {"--ids", NULL, "FILE", KIND_TEXT, AT(ids), 0, 0, NULL, 0, SL_CMD_LOAD, GROUP_INPUT, true,
+    {"--ids", NULL, "FILE", KIND_TEXT, AT(ids), 0, 0, NULL, 0, SL_CMD_TOKENS, GROUP_INPUT, true,
      "Token ids instead of text, separated by blanks, commas or lines; taken as they are (- is "
      "standard input)."},
     {"--special", NULL, "parse|text", KIND_CHOICE, AT(special), 0, 0, "parse|text", 0,
-     SL_CMD_LOAD | SL_CMD_TOKENIZE, GROUP_INPUT, false,
+     SL_CMD_TOKENS | SL_CMD_TOKENIZE, GROUP_INPUT, false,
      "Whether special tokens written in the text are tokens or plain text (default: parse; eval: "
      "text)."},
     {"--decode", NULL, NULL, KIND_FLAG, AT(decode), 0, 0, NULL, 0, SL_CMD_TOKENIZE, GROUP_INPUT,
@@ -80,8 +80,13 @@ static const option options[] = {
     {"--add-special", NULL, NULL, KIND_FLAG, AT(add_special), 0, 0, NULL, 0, SL_CMD_TOKENIZE,
      GROUP_INPUT, true, "Add the BOS and EOS tokens that the release puts around a text."},
 
-    {"--tokens", "-n", "N", KIND_COUNT, AT(n_predict), 0, MANY, NULL, 0, SL_CMD_RUN, GROUP_OUTPUT,
-     true, "Generate at most N tokens (default: until an end token or the context is full)."},
+    {"--tokens", "-n", "N", KIND_COUNT, AT(n_predict), 0, MANY, NULL, 0, SL_CMD_RUN | SL_CMD_BENCH,
+     GROUP_OUTPUT, true,
+     "Generate at most N tokens (default: until an end token or the context is full; bench: 64)."},
+    {"--prompt-tokens", NULL, "N", KIND_COUNT, AT(n_prompt), 1, 1 << 30, NULL, 0, SL_CMD_BENCH,
+     GROUP_INPUT, true, "Tokens of the prompt (default: 512)."},
+    {"--repeats", "-r", "N", KIND_COUNT, AT(n_repeats), 1, 1000, NULL, 0, SL_CMD_BENCH, GROUP_INPUT,
+     true, "Time everything N times (default: 3)."},
     {"--stop", NULL, "TEXT", KIND_STOP, 0, 0, 0, NULL, 0, SL_CMD_RUN, GROUP_OUTPUT, true,
      "Stop before this text appears in the output; may be given up to 16 times."},
     {"--ignore-eos", NULL, NULL, KIND_FLAG, AT(ignore_eos), 0, 0, NULL, 0, SL_CMD_RUN, GROUP_OUTPUT,
@@ -96,8 +101,8 @@ static const option options[] = {
     {"--json", NULL, NULL, KIND_FLAG, AT(json), 0, 0, NULL, 0,
      SL_CMD_EVAL | SL_CMD_INSPECT | SL_CMD_VERIFY | SL_CMD_PLAN | SL_CMD_BENCH, GROUP_OUTPUT, true,
      "Print the report as JSON."},
-    {"--stats", NULL, "FILE", KIND_TEXT, AT(stats), 0, 0, NULL, 0, SL_CMD_LOAD, GROUP_OUTPUT, false,
-     "Write the statistics of the run as JSON (docs/stats-format.md)."},
+    {"--stats", NULL, "FILE", KIND_TEXT, AT(stats), 0, 0, NULL, 0, SL_CMD_TOKENS, GROUP_OUTPUT,
+     false, "Write the statistics of the run as JSON (docs/stats-format.md)."},
 
     {"--temp", NULL, "T", KIND_NUMBER, AT(temp), 0, 100, NULL, 0, SL_CMD_RUN, GROUP_SAMPLING, true,
      "Temperature; 0 takes the most probable token (default: 0.8)."},
@@ -144,12 +149,12 @@ static const option options[] = {
     {"--threads", "-t", "N", KIND_COUNT, AT(threads), 1, 1024, NULL, 0, SL_CMD_PRICE, GROUP_IO,
      true, "Threads that compute (default: the physical cores allowed to this process)."},
     {"--cpu-level", NULL, "LEVEL", KIND_CHOICE, AT(cpu_level), 0, 0, "auto|" CPU_LEVELS, -1,
-     SL_CMD_LOAD | SL_CMD_BENCH, GROUP_IO, false,
+     SL_CMD_TOKENS | SL_CMD_BENCH, GROUP_IO, false,
      "Kernels to use: auto, or one of " CPU_LEVELS
      "; the results are the same bits (default: auto)."},
 
     {"--kernels", NULL, NULL, KIND_FLAG, AT(kernels), 0, 0, NULL, 0, SL_CMD_BENCH, GROUP_IO, true,
-     "Time the kernels."},
+     "Time the kernels instead of a model."},
 
     {"--quiet", "-q", NULL, KIND_FLAG, AT(quiet), 0, 0, NULL, 0, SL_CMD_ALL, GROUP_GENERAL, false,
      "No notes, progress or summary; errors only."},
@@ -412,9 +417,7 @@ sl_status sl_args_parse(const sl_command *c, int argc, char **argv, sl_options *
         if (st)
             return st;
     }
-    if (out->operand && !c->operand)
-        return sl_fail(err, SL_EINVAL, "%s takes no file ('%.100s')", c->name, out->operand);
-    if (!out->operand && c->operand && !out->help)
+    if (!out->operand && c->operand[0] != '[' && !out->help)
         return sl_fail(err, SL_EINVAL, "%s: %s is missing; 'sluice %s -h' shows how it is used",
                        c->name, c->operand, c->name);
     return SL_OK;
@@ -474,8 +477,7 @@ static void help_group(FILE *out, const sl_command *c, option_group g, bool all)
 
 void sl_args_help(FILE *out, const sl_command *c, bool all)
 {
-    fprintf(out, "Usage: sluice %s %s%s[options]\n\n%s\n", c->name, c->operand ? c->operand : "",
-            c->operand ? " " : "", c->about);
+    fprintf(out, "Usage: sluice %s %s [options]\n\n%s\n", c->name, c->operand, c->about);
     for (int g = 0; g < GROUP_COUNT; g++)
         help_group(out, c, (option_group)g, all);
     fprintf(out, "\nExample\n%s\n", c->example);

@@ -16,8 +16,8 @@ enum {
     SL_CMD_PLAN = 32,
     SL_CMD_BENCH = 64,
     SL_CMD_ALL = 127,
-    SL_CMD_LOAD = SL_CMD_RUN | SL_CMD_EVAL,  /* commands that load weights */
-    SL_CMD_PRICE = SL_CMD_LOAD | SL_CMD_PLAN /* commands that price memory */
+    SL_CMD_TOKENS = SL_CMD_RUN | SL_CMD_EVAL,                 /* commands that evaluate a text */
+    SL_CMD_PRICE = SL_CMD_TOKENS | SL_CMD_BENCH | SL_CMD_PLAN /* commands that price memory */
 };
 
 enum { SL_MAX_STOPS = 16 };
@@ -61,7 +61,8 @@ typedef struct sl_options {
     uint64_t disk_rate;                                /* bytes per second to expect; 0: unknown */
     int cpu_level; /* -1: the best of this CPU; else sl_cpu_level */
     const char *stats;
-    bool kernels; /* bench: time the kernels */
+    bool kernels;                 /* bench: time the kernels */
+    uint64_t n_prompt, n_repeats; /* bench; 0: chosen */
 } sl_options;
 
 struct sl_command;

@@ -1,326 +1,236 @@
-/* sluice bench --kernels: what each kernel does at each CPU level, beside what memory gives. One
- * thread: it is the core that is measured. Figures are the best of a few runs; other work on the
- * machine makes them lower, never higher. */
-#include <stdio.h>
+/* sluice bench: how fast a model is here. The first prefill reads what the budget keeps; after it
+ * prefill and decode are timed in turns, each from an empty context. Ids are made up: the time does
+ * not depend on them, as long as experts do not. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../kernels/kernels.h"
+#include "bench_kernels.h"
 #include "command.h"
-#include "memory_rate.h"
+#include "phase.h"
 #include "report.h"
 #include "term.h"
 
-enum {
-    COLUMNS = 4096,
-    STREAM_BYTES = 64 << 20,
-    BATCH_ROWS = 1024,
-    BATCH_SMALL = 4,
-    BATCH_LARGE = 256,
-    RUNS = 3,
-    Y_FLOATS = 1 << 18
-};
-static const uint64_t RUN_NS = 20000000; /* repeat until a run is at least this long */
+enum { PROMPT_USUAL = 512, TOKENS_USUAL = 64, REPEATS_USUAL = 3 };
 
 typedef struct bench {
-    sl_kernels k;
-    uint8_t *weights; /* STREAM_BYTES and a row more */
-    float *x, *y;     /* BATCH_LARGE rows */
-    uint8_t *act, *scratch;
-    sl_json_writer *json; /* NULL: a table */
-    double rate;          /* bytes per second that memory gives this thread */
+    const sl_options *o;
+    sl_setup setup;
+    uint32_t n_prompt, n_tokens, n_repeats;
+    int32_t *ids;               /* [the longer of the two] */
+    sl_phase first;             /* the first prefill */
+    sl_phase *prefill, *decode; /* [n_repeats] */
+    sl_progress progress;
+    uint64_t done; /* tokens */
 } bench;
 
-typedef void work_fn(const bench *b, const void *what);
-
-/* Nanoseconds of one call: the best of RUNS. */
-static double time_of(const bench *b, work_fn *work, const void *what)
+static sl_status check_options(bench *b, sl_err *err)
 {
-    double best = 1e30;
-    for (int run = 0; run < RUNS; run++) {
-        uint64_t begin = sl_now_ns(), took = 0, calls = 0;
-        do {
-            work(b, what);
-            calls++;
-            took = sl_now_ns() - begin;
-        } while (took < RUN_NS);
-        best = (double)took / (double)calls < best ? (double)took / (double)calls : best;
-    }
-    return best;
-}
-
-/* ---- products -------------------------------------------------------------------------------- */
-typedef struct product {
-    sl_weight w;
-    size_t n_rows, n_batch, n_cols;
-} product;
-
-/* For types whose scales stand beside: any finite ones, from the weights' own memory. */
-static sl_scales scales_of(const bench *b, sl_weight w)
-{
-    sl_scales s = {.scale = b->weights,
-                   .bias = b->weights,
-                   .type = SL_SCALE_F16,
-                   .group = 64,
-                   .block_rows = 1};
-    if (w == SL_W_MXFP4_SPLIT)
-        s.type = SL_SCALE_E8M0, s.group = 32, s.scale_bytes = COLUMNS / 32;
-    else if (w == SL_W_FP8)
-        s.type = SL_SCALE_F32, s.group = 128, s.block_rows = 128,
-        s.scale_bytes = COLUMNS / 128 * sizeof(float);
-    else
-        s.scale_bytes = COLUMNS / 64 * 2;
-    return s;
-}
-
-static void multiply(const bench *b, const void *what)
-{
-    const product *p = what;
-    const sl_scales beside = scales_of(b, p->w);
-    const size_t act_bytes = sl_act_bytes(sl_weight_about(p->w)->act, p->n_cols);
-    b->k.mul[p->w](b->weights, sl_weight_row_bytes(p->w, p->n_cols), p->n_rows, p->n_cols, b->act,
-                   act_bytes, p->n_batch, b->y, p->n_rows, b->scratch,
-                   p->w >= SL_W_FIRST_BESIDE ? &beside : NULL);
-}
-
-static void prepare_act(const bench *b, sl_weight w)
-{
-    const sl_act act = sl_weight_about(w)->act;
-    for (size_t i = 0; i < BATCH_LARGE; i++)
-        b->k.quantize[act](b->x + i * COLUMNS, b->act + i * sl_act_bytes(act, COLUMNS), COLUMNS);
-}
-
-static void bench_weight(const bench *b, sl_weight w)
-{
-    const size_t row_bytes = sl_weight_row_bytes(w, COLUMNS),
-                 stream_rows = STREAM_BYTES / row_bytes;
-    const product stream = {w, stream_rows, 1, COLUMNS},
-                  few = {w, BATCH_ROWS, BATCH_SMALL, COLUMNS},
-                  many = {w, BATCH_ROWS / 4, BATCH_LARGE, COLUMNS};
-    prepare_act(b, w);
-    const double gb = (double)(stream_rows * row_bytes) / time_of(b, multiply, &stream);
-    const double small = (double)(few.n_rows * few.n_batch * COLUMNS) / time_of(b, multiply, &few);
-    const double large =
-        (double)(many.n_rows * many.n_batch * COLUMNS) / time_of(b, multiply, &many);
-    if (!b->json) {
-        sl_outf("  %-12s %-8s %8.1f %7.0f %% %10.0f %10.0f\n", sl_weight_about(w)->name, b->k.level,
-                gb, 100e9 * gb / b->rate, 2 * small, 2 * large);
-        return;
-    }
-    sl_json_write_object(b->json, NULL);
-    sl_json_write_string(b->json, "type", sl_weight_about(w)->name);
-    sl_json_write_string(b->json, "level", b->k.level);
-    sl_json_write_double(b->json, "decode_bytes_per_s", gb * 1e9);
-    sl_json_write_double(b->json, "batch_4_flops", 2e9 * small);
-    sl_json_write_double(b->json, "batch_256_flops", 2e9 * large);
-    sl_json_write_close(b->json);
-}
-
-/* ---- the rest -------------------------------------------------------------------------------- */
-enum { HEADS = 32, HEAD_DIM = 128, KEYS = 1024 };
-
-static void run_norm(const bench *b, const void *what)
-{
-    (void)what;
-    b->k.rms_norm(b->x, b->x + COLUMNS, 1e-5f, b->y, COLUMNS);
-}
-
-static void run_rope(const bench *b, const void *what)
-{
-    (void)what;
-    b->k.rope_halves(b->y, HEADS, HEAD_DIM, b->x, b->x + HEAD_DIM, HEAD_DIM);
-}
-
-static void run_silu(const bench *b, const void *what)
-{
-    (void)what;
-    b->k.silu_mul(b->x, b->x + COLUMNS, b->y, COLUMNS);
-}
-
-static void run_quantize(const bench *b, const void *what)
-{
-    b->k.quantize[*(const sl_act *)what](b->x, b->act, COLUMNS);
-}
-
-static void run_half(const bench *b, const void *what)
-{
-    (void)what;
-    b->k.to_f16(b->x, (uint16_t *)(void *)b->y, COLUMNS);
-}
-
-/* A decode step's share of one key/value head: four queries over 1024 cached positions. */
-static void run_attention(const bench *b, const void *what)
-{
-    static const uint32_t begin[4] = {0}, end[4] = {KEYS, KEYS, KEYS, KEYS};
-    const size_t size = what ? 4 : 2;
-    const sl_attn a = {.q = b->x,
-                       .n_q = 4,
-                       .q_stride = HEAD_DIM,
-                       .k = b->weights,
-                       .v = b->weights + KEYS * HEAD_DIM * size,
-                       .k_stride = HEAD_DIM * size,
-                       .v_stride = HEAD_DIM * size,
-                       .dim_k = HEAD_DIM,
-                       .dim_v = HEAD_DIM,
-                       .begin = begin,
-                       .end = end,
-                       .scale = 0.1f,
-                       .part = b->y,
-                       .part_stride = HEAD_DIM + 2};
-    (what ? b->k.attn_f32 : b->k.attn_f16)(&a);
-}
-
-static const sl_act act_32 = SL_ACT_Q8_32, act_256 = SL_ACT_Q8_256;
-static const struct operation {
-    const char *name;
-    work_fn *work;
-    const void *what;
-} operations[] = {
-    {"rms_norm 4096", run_norm, NULL},
-    {"rope 32 x 128", run_rope, NULL},
-    {"silu_mul 4096", run_silu, NULL},
-    {"quantize 4096 per 32", run_quantize, &act_32},
-    {"quantize 4096 per 256", run_quantize, &act_256},
-    {"to_f16 4096", run_half, NULL},
-    {"attention 4 x 1024 f16", run_attention, NULL},
-    {"attention 4 x 1024 f32", run_attention, &act_32},
-};
-
-static void bench_operation(const bench *b, const struct operation *o)
-{
-    const double ns = time_of(b, o->work, o->what);
-    if (!b->json) {
-        sl_outf("  %-24s %-8s %10.0f\n", o->name, b->k.level, ns);
-        return;
-    }
-    sl_json_write_object(b->json, NULL);
-    sl_json_write_string(b->json, "operation", o->name);
-    sl_json_write_string(b->json, "level", b->k.level);
-    sl_json_write_double(b->json, "ns", ns);
-    sl_json_write_close(b->json);
-}
-
-/* ---- the command ----------------------------------------------------------------------------- */
-static sl_status make(bench *b, sl_err *err)
-{
-    size_t scratch = 0, act = 0;
-    for (int w = 0; w < SL_W_COUNT; w++) {
-        size_t s = sl_mul_scratch_bytes((sl_weight)w, COLUMNS);
-        scratch = s > scratch ? s : scratch;
-    }
-    for (int a = 0; a < SL_ACT_COUNT; a++) {
-        size_t n = sl_act_bytes((sl_act)a, COLUMNS);
-        act = n > act ? n : act;
-    }
-    b->weights = sl_huge_alloc(STREAM_BYTES + (1 << 20));
-    b->x = aligned_alloc(64, (size_t)BATCH_LARGE * COLUMNS * sizeof *b->x);
-    b->y = aligned_alloc(64, Y_FLOATS * sizeof *b->y);
-    b->act = aligned_alloc(64, BATCH_LARGE * act);
-    b->scratch = aligned_alloc(64, sl_round_up(scratch, 64) + 64);
-    if (!b->weights || !b->x || !b->y || !b->act || !b->scratch)
-        return sl_fail(err, SL_ENOMEM, "out of memory: this takes about 350 MiB");
-    memset(b->weights, 0x2c, STREAM_BYTES + (1 << 20)); /* small and finite in every type */
-    memset(b->y, 0, Y_FLOATS * sizeof *b->y);
-    for (size_t i = 0; i < (size_t)BATCH_LARGE * COLUMNS; i++)
-        b->x[i] = (float)(int)(i * 2654435761u >> 20 & 255) / 64.0f - 2.0f;
+    const sl_options *o = b->o;
+    const uint64_t tokens = o->n_predict == UINT64_MAX ? TOKENS_USUAL : o->n_predict;
+    b->n_prompt = o->n_prompt ? (uint32_t)o->n_prompt : PROMPT_USUAL;
+    b->n_tokens = (uint32_t)tokens;
+    b->n_repeats = o->n_repeats ? (uint32_t)o->n_repeats : REPEATS_USUAL;
+    if (!b->n_tokens)
+        return sl_fail(err, SL_EINVAL, "bench: --tokens: at least 1");
     return SL_OK;
 }
 
-static sl_status measure_rates(bench *b, sl_err *err)
+static uint32_t longest(const bench *b)
 {
-    double all = 0;
-    char one[SL_SHORT], more[SL_SHORT];
-    sl_workers *single = sl_workers_open(1), *every = sl_workers_open(0);
-    sl_status st =
-        single && every ? SL_OK : sl_fail(err, SL_ENOMEM, "cannot start the worker threads");
-    if (!st)
-        st = sl_memory_rate(single, 256u << 20, &b->rate, err);
-    if (!st)
-        st = sl_memory_rate(every, 256u << 20, &all, err);
-    if (!st && b->json) {
-        sl_json_write_double(b->json, "memory_bytes_per_s", b->rate);
-        sl_json_write_double(b->json, "memory_bytes_per_s_all_threads", all);
-    } else if (!st) {
-        sl_outf("memory %s with one thread, %s with %u\n", sl_show_rate(one, b->rate),
-                sl_show_rate(more, all), sl_workers_count(every));
-    }
-    sl_workers_close(&single);
-    sl_workers_close(&every);
+    return b->n_prompt > b->n_tokens ? b->n_prompt : b->n_tokens;
+}
+
+static sl_status load(bench *b, sl_err *err)
+{
+    const uint32_t n = longest(b), n_vocab = sl_model_about(b->setup.model).n_vocab;
+    const uint32_t own = sl_model_about(b->setup.model).n_ctx_max;
+    const uint64_t most = b->o->n_ctx ? b->o->n_ctx : own;
+    const uint64_t bytes = n * sizeof *b->ids + 2 * b->n_repeats * sizeof *b->prefill;
+    const sl_demand d = {.min_ctx = n, .max_ctx = n, .max_rows = n, .buffers_bytes = bytes};
+    if (n > most)
+        return sl_fail(err, SL_EINVAL, "bench: %" PRIu32 " tokens: the context holds %" PRIu64, n,
+                       most);
+    b->ids = malloc(n * sizeof *b->ids);
+    b->prefill = calloc(b->n_repeats, sizeof *b->prefill);
+    b->decode = calloc(b->n_repeats, sizeof *b->decode);
+    if (!b->ids || !b->prefill || !b->decode)
+        return sl_fail(err, SL_ENOMEM, "out of memory");
+    for (uint32_t i = 0; i < n; i++)
+        b->ids[i] = (int32_t)((100 + 37 * (uint64_t)i) % n_vocab);
+    return sl_setup_load(&b->setup, b->o, &d, err);
+}
+
+/* ---- the runs -------------------------------------------------------------------------------- */
+static bool cancelled(void *ctx)
+{
+    (void)ctx;
+    return sl_interrupted();
+}
+
+static sl_status take_logits(void *ctx, uint32_t first, uint32_t n, const float *logits)
+{
+    (void)ctx, (void)first, (void)n, (void)logits;
+    return SL_OK;
+}
+
+static sl_status evaluate(bench *b, const int32_t *ids, uint32_t n, sl_err *err)
+{
+    const sl_eval e = {.ids = ids, .n = n, .logits = take_logits, .cancel = cancelled, .ctx = b};
+    sl_status st = sl_session_eval(b->setup.session, &e, err);
+    sl_progress_update(&b->progress, b->done += n);
     return st;
 }
 
-static void each_level(bench *b, const sl_options *o, void (*run)(bench *b, int item), int n)
+static sl_status time_prefill(bench *b, sl_phase *p, sl_err *err)
 {
-    for (int item = 0; item < n; item++) {
-        for (int level = 0; level <= (int)sl_cpu_best(); level++) {
-            if ((o->cpu_level >= 0 && level != o->cpu_level) || !sl_cpu_has((sl_cpu_level)level) ||
-                sl_interrupted())
-                continue;
-            sl_kernels_init(&b->k, (sl_cpu_level)level);
-            run(b, item);
-        }
+    sl_status st = sl_session_rewind(b->setup.session, 0, err);
+    sl_phase_begin(p, &b->setup);
+    if (!st)
+        st = evaluate(b, b->ids, b->n_prompt, err);
+    sl_phase_end(p, &b->setup, b->n_prompt);
+    return st;
+}
+
+static sl_status time_decode(bench *b, sl_phase *p, sl_err *err)
+{
+    sl_status st = sl_session_rewind(b->setup.session, 0, err);
+    sl_phase_begin(p, &b->setup);
+    for (uint32_t i = 0; !st && i < b->n_tokens; i++)
+        st = evaluate(b, b->ids + i, 1, err);
+    sl_phase_end(p, &b->setup, b->n_tokens);
+    return st;
+}
+
+static sl_status time_all(bench *b, sl_err *err)
+{
+    const uint64_t each = (uint64_t)b->n_prompt + b->n_tokens;
+    sl_interrupt_catch();
+    sl_progress_begin(&b->progress, "timing", b->n_prompt + each * b->n_repeats, false);
+    sl_status st = time_prefill(b, &b->first, err);
+    for (uint32_t i = 0; !st && i < b->n_repeats; i++) {
+        st = time_prefill(b, &b->prefill[i], err);
+        if (!st)
+            st = time_decode(b, &b->decode[i], err);
     }
+    sl_progress_end(&b->progress);
+    return st;
 }
 
-static void run_weight(bench *b, int item)
+/* ---- the report ------------------------------------------------------------------------------ */
+typedef struct spread {
+    double least, median, most; /* tokens per second */
+} spread;
+
+static int by_seconds(const void *a, const void *b)
 {
-    bench_weight(b, (sl_weight)item);
+    const double x = ((const sl_phase *)a)->seconds, y = ((const sl_phase *)b)->seconds;
+    return (x > y) - (x < y);
 }
 
-static void run_operation(bench *b, int item)
+static double rate_of(const sl_phase *p)
 {
-    bench_operation(b, &operations[item]);
+    return p->seconds > 0 ? (double)p->tokens / p->seconds : 0;
 }
 
-static void time_kernels(bench *b, const sl_options *o)
+/* Sorts p. */
+static spread spread_of(sl_phase *p, uint32_t n)
 {
-    if (!b->json)
-        sl_outf(
-            "\nproducts with %d columns: decode reads %d MiB of weights for one activation row\n"
-            "  type         level        GB/s of memory  GFLOP/s x%d GFLOP/s x%d\n",
-            COLUMNS, STREAM_BYTES >> 20, BATCH_SMALL, BATCH_LARGE);
-    else
-        sl_json_write_array(b->json, "products");
-    each_level(b, o, run_weight, SL_W_COUNT);
-    if (!b->json)
-        sl_outf("\n  operation                level            ns\n");
-    else {
-        sl_json_write_close(b->json);
-        sl_json_write_array(b->json, "operations");
-    }
-    each_level(b, o, run_operation, (int)(sizeof operations / sizeof operations[0]));
-    if (b->json)
-        sl_json_write_close(b->json);
+    qsort(p, n, sizeof *p, by_seconds);
+    return (spread){rate_of(&p[n - 1]), (rate_of(&p[(n - 1) / 2]) + rate_of(&p[n / 2])) / 2,
+                    rate_of(&p[0])};
+}
+
+static void say_phases(const char *name, sl_phase *p, uint32_t n)
+{
+    const spread s = spread_of(p, n);
+    char read[SL_SHORT];
+    sl_outf("%-14s %7" PRIu64 " %10.2f   %8.2f – %-8.2f  %s\n", name, p->tokens, s.median, s.least,
+            s.most, sl_show_bytes(read, p[n / 2].io.bytes_read));
+}
+
+static void say_report(bench *b)
+{
+    const sl_split *split = sl_stream_split_of(sl_model_stream(b->setup.model));
+    const sl_model_info info = sl_model_about(b->setup.model);
+    const unsigned n_threads = sl_workers_count(b->setup.workers);
+    char weights[SL_SHORT], streamed[SL_SHORT];
+    sl_outf("%s: %s, %s of weights a token, %s of them from disk; %u thread%s, %s\n", b->o->operand,
+            info.family, sl_show_bytes(weights, split->weights_bytes),
+            sl_show_bytes(streamed, split->streamed_bytes), n_threads, n_threads == 1 ? "" : "s",
+            sl_cpu_level_name(b->o->cpu_level < 0 ? sl_cpu_best() : (sl_cpu_level)b->o->cpu_level));
+    sl_outf("                tokens   tokens/s    lowest – highest   read each time\n");
+    say_phases("first prefill", &b->first, 1);
+    say_phases("prefill", b->prefill, b->n_repeats);
+    say_phases("decode", b->decode, b->n_repeats);
+}
+
+static void write_phases(sl_json_writer *w, const char *key, sl_phase *p, uint32_t n)
+{
+    const spread s = spread_of(p, n);
+    sl_json_write_object(w, key);
+    sl_json_write_uint(w, "tokens", p->tokens);
+    sl_json_write_double(w, "tokens_per_s", s.median);
+    sl_json_write_double(w, "tokens_per_s_least", s.least);
+    sl_json_write_double(w, "tokens_per_s_most", s.most);
+    sl_json_write_array(w, "runs");
+    for (uint32_t i = 0; i < n; i++)
+        sl_phase_write(w, NULL, &p[i]);
+    sl_json_write_close(w);
+    sl_json_write_close(w);
+}
+
+static sl_status write_report(bench *b, sl_err *err)
+{
+    sl_json_writer *w = sl_json_writer_new();
+    if (!w)
+        return sl_fail(err, SL_ENOMEM, "out of memory for the report");
+    sl_json_write_object(w, NULL);
+    sl_run_about_write(w, &b->setup, b->o);
+    write_phases(w, "first_prefill", &b->first, 1);
+    write_phases(w, "prefill", b->prefill, b->n_repeats);
+    write_phases(w, "decode", b->decode, b->n_repeats);
+    sl_json_write_close(w);
+    sl_status st = sl_report_json(&w, err);
+    sl_json_writer_free(&w);
+    return st;
+}
+
+static void close_bench(bench *b)
+{
+    sl_setup_close(&b->setup);
+    free(b->ids);
+    free(b->prefill);
+    free(b->decode);
+}
+
+static int bench_model(const sl_options *o)
+{
+    bench b = {.o = o};
+    sl_err err = {0};
+    if (check_options(&b, &err))
+        return sl_usage_error("%s", err.text);
+    sl_status st = sl_setup_open(&b.setup, o, &err);
+    if (!st)
+        st = load(&b, &err);
+    if (!st)
+        st = time_all(&b, &err);
+    if (!st && o->json)
+        st = write_report(&b, &err);
+    else if (!st)
+        say_report(&b);
+    const bool interrupted = st == SL_ECANCELLED && sl_interrupted();
+    if (st && !interrupted)
+        sl_complain("%s", err.text);
+    close_bench(&b);
+    return interrupted ? sl_interrupt_exit() : st ? SL_EXIT_FAILED : SL_EXIT_OK;
 }
 
 int sl_cmd_bench(const sl_options *o)
 {
-    bench b = {0};
-    sl_err err = {0};
-    if (!o->kernels)
-        return sl_usage_error("bench: say what to time: --kernels");
-    if (o->cpu_level >= 0 && !sl_cpu_has((sl_cpu_level)o->cpu_level))
-        return sl_usage_error("--cpu-level: this CPU cannot run %s; its best is %s",
-                              sl_cpu_level_name((sl_cpu_level)o->cpu_level),
-                              sl_cpu_level_name(sl_cpu_best()));
-    sl_interrupt_catch();
-    if (o->json && (b.json = sl_json_writer_new()) != NULL)
-        sl_json_write_object(b.json, NULL);
-    sl_status st = o->json && !b.json ? sl_fail(&err, SL_ENOMEM, "out of memory for the report")
-                                      : make(&b, &err);
-    if (!st)
-        st = measure_rates(&b, &err);
-    if (!st)
-        time_kernels(&b, o);
-    if (!st && b.json)
-        st = sl_report_json(&b.json, &err);
-    sl_json_writer_free(&b.json);
-    free(b.weights);
-    free(b.x);
-    free(b.y);
-    free(b.act);
-    free(b.scratch);
-    if (st)
-        sl_complain("%s", err.text);
-    return st ? SL_EXIT_FAILED : sl_interrupted() ? sl_interrupt_exit() : SL_EXIT_OK;
+    if (o->kernels && o->operand)
+        return sl_usage_error("bench: --kernels takes no file ('%.100s')", o->operand);
+    if (!o->kernels && !o->operand)
+        return sl_usage_error("bench: say what to time: a MODEL, or --kernels");
+    return o->kernels ? sl_bench_kernels(o) : bench_model(o);
 }

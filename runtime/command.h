@@ -13,7 +13,7 @@ typedef int sl_command_fn(const sl_options *o);
 typedef struct sl_command {
     const char *name;
     unsigned bit;        /* SL_CMD_*: which options it takes */
-    const char *operand; /* "MODEL"; NULL: it takes none */
+    const char *operand; /* "MODEL"; "[MODEL]": it can do without */
     const char *summary; /* one line, for the list of commands */
     const char *about;   /* a few lines, for its own help */
     const char *example;

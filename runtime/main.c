@@ -42,10 +42,16 @@ static const sl_command commands[] = {
      "memory is split and how many seconds a token will take.",
      "  sluice plan model.gguf --disk 2G\n  sluice plan model.gguf --memory 4G --json",
      sl_cmd_plan},
-    {"bench", SL_CMD_BENCH, NULL, "time the kernels",
-     "Times every kernel at every level of this CPU, beside what memory gives: products of each\n"
-     "weight type (GB/s of weights while decoding, GFLOP/s in batches), and the other operations.",
-     "  sluice bench --kernels\n  sluice bench --kernels --cpu-level avx2 --json", sl_cmd_bench},
+    {"bench", SL_CMD_BENCH, "[MODEL]", "time a model, or the kernels",
+     "Times prefill and decode of MODEL under a budget, each from an empty context, after a first\n"
+     "prefill that reads what the budget keeps. --kernels times every kernel at every level of "
+     "this\n"
+     "CPU, beside what memory gives: products of each weight type (GB/s of weights while "
+     "decoding,\n"
+     "GFLOP/s in batches), and the other operations.",
+     "  sluice bench model.gguf --memory 2G -t 2\n"
+     "  sluice bench --kernels --cpu-level avx2 --json",
+     sl_cmd_bench},
     {0}};
 
 const sl_command *sl_commands(void)

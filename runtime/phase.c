@@ -86,7 +86,7 @@ void sl_run_report_say(const sl_run_report *r, const sl_setup *s, const sl_optio
                100 * wait_seconds(d) / d->seconds);
 }
 
-static void write_phase(sl_json_writer *w, const char *key, const sl_phase *p)
+void sl_phase_write(sl_json_writer *w, const char *key, const sl_phase *p)
 {
     sl_json_write_object(w, key);
     sl_json_write_uint(w, "tokens", p->tokens);
@@ -163,18 +163,11 @@ static void write_bound(sl_json_writer *w, const sl_run_report *r, const sl_setu
     sl_json_write_close(w);
 }
 
-static void write_all(sl_json_writer *w, const sl_run_report *r, const sl_setup *s,
-                      const sl_options *o)
+void sl_run_about_write(sl_json_writer *w, const sl_setup *s, const sl_options *o)
 {
-    sl_model_info info = sl_model_about(s->model);
-    sl_json_write_object(w, NULL);
     sl_json_write_string(w, "command", o->command);
     sl_json_write_string(w, "model", o->operand);
-    sl_json_write_string(w, "family", info.family);
-    sl_json_write_string(w, "ended", r->ended);
-    sl_json_write_uint(w, "generated", r->generated);
-    if (r->sampled)
-        sl_json_write_uint(w, "seed", r->seed);
+    sl_json_write_string(w, "family", sl_model_about(s->model).family);
     sl_json_write_uint(w, "context", s->price.session.n_ctx);
     sl_json_write_uint(w, "chunk", s->price.session.chunk);
     sl_json_write_string(w, "kv", sl_kv_name(s->price.session.kv));
@@ -182,10 +175,21 @@ static void write_all(sl_json_writer *w, const sl_run_report *r, const sl_setup 
     sl_json_write_string(
         w, "cpu_level",
         sl_cpu_level_name(o->cpu_level < 0 ? sl_cpu_best() : (sl_cpu_level)o->cpu_level));
-    write_phase(w, "prefill", &r->prefill);
-    write_phase(w, "decode", &r->decode);
     write_memory(w, s);
     write_io(w, s, o);
+}
+
+static void write_all(sl_json_writer *w, const sl_run_report *r, const sl_setup *s,
+                      const sl_options *o)
+{
+    sl_json_write_object(w, NULL);
+    sl_run_about_write(w, s, o);
+    sl_json_write_string(w, "ended", r->ended);
+    sl_json_write_uint(w, "generated", r->generated);
+    if (r->sampled)
+        sl_json_write_uint(w, "seed", r->seed);
+    sl_phase_write(w, "prefill", &r->prefill);
+    sl_phase_write(w, "decode", &r->decode);
     write_bound(w, r, s, o);
     sl_json_write_close(w);
 }

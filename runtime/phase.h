@@ -3,6 +3,7 @@
 #ifndef SL_PHASE_H
 #define SL_PHASE_H
 
+#include "../stream/json.h"
 #include "setup.h"
 
 typedef struct sl_phase {
@@ -22,6 +23,9 @@ typedef struct sl_run_report {
 
 void sl_phase_begin(sl_phase *p, const sl_setup *s);
 void sl_phase_end(sl_phase *p, const sl_setup *s, uint64_t tokens);
+void sl_phase_write(sl_json_writer *w, const char *key, const sl_phase *p);
+/* Members that say what ran where: command, model, context, threads, memory, I/O. */
+void sl_run_about_write(sl_json_writer *w, const sl_setup *s, const sl_options *o);
 
 /* Whether o->stats can be written, before the work is done. */
 sl_status sl_run_report_check(const sl_options *o, sl_err *err);

@@ -273,9 +273,18 @@ has out '^  asked '
 
 # ---- bench ----------------------------------------------------------------------------------------
 run 2 bench
-has err 'say what to time: --kernels'
+has err 'say what to time: a MODEL, or --kernels'
 run 2 bench --kernels model.gguf
-has err 'bench takes no file'
+has err 'kernels takes no file'
+run 2 bench "$gguf" --tokens 0
+has err 'at least 1'
+run 0 bench "$gguf" --prompt-tokens 24 --tokens 5 -r 2 -t 1
+has out '^first prefill +24 '
+has out '^prefill +24 '
+has out '^decode +5 '
+run 0 bench "$gguf" --prompt-tokens 24 --tokens 5 -r 2 --memory floor --json
+json "$work/out" 'd["decode"]["tokens"] == 5 and len(d["decode"]["runs"]) == 2 and d["first_prefill"]["runs"][0]["bytes_read"] > 0'
+json "$work/out" 'd["decode"]["tokens_per_s_least"] <= d["decode"]["tokens_per_s"] <= d["decode"]["tokens_per_s_most"]'
 
 echo "$checks checks, $failed failed"
 [ $failed = 0 ]
