@@ -25,7 +25,8 @@ typedef struct sl_tile32 {
 
 /* What a block of 256 has beside its values. scale: byte j % 4 of scale[j / 4] is sub-block j's
  * (Q4_K, Q5_K: 8 unsigned, Q6_K: 16 signed). min[p]: a pair of int16 to multiply a pair of sums of
- * q: minima of sub-blocks 2p and 2p+1 of 32; Q6_K: -32 times the scales of those of 16. */
+ * q: minima of sub-blocks 2p and 2p+1, or what is to be taken off (Q6_K: -32) times their scales.
+ */
 typedef struct sl_head256 {
     __m512i scale[4], min[8];
     __m512 d, dmin;

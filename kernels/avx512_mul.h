@@ -28,8 +28,9 @@ typedef struct form32 {
 
 /* A type of 256. */
 typedef struct form256 {
-    int n_scales; /* 8 of 32 columns each or 16 of 16 */
-    int has_dmin; /* else the minima are an offset of the weights */
+    int n_scales;  /* 8 of 32 columns each or 16 of 16 */
+    int is_signed; /* the scales are */
+    int has_dmin;  /* else the minima are an offset of the weights */
 } form256;
 
 /* A block of 256 in scratch: columns in order, scales as int32. */
@@ -120,7 +121,7 @@ SL_INLINE void multiply32(form32 f, const sl_tile32 *t, int n_tiles, acts a, int
 SL_INLINE const char *sums256(form256 f, acts a, size_t i)
 {
     const char *sum16 = a.first + sl_act_q8_256_sums_at(a.n_cols);
-    return f.has_dmin ? sum16 + a.n_cols / 16 * 2 + 16 * i : sum16 + 32 * i;
+    return f.n_scales == 8 ? sum16 + a.n_cols / 16 * 2 + 16 * i : sum16 + 32 * i;
 }
 
 /* The sum of min[p] times sums of q. */
@@ -229,7 +230,7 @@ SL_INLINE void direct256(form256 f, head_fn *open_head, part_fn *open_part, cons
             const __m512i *vectors[MAX_TILES] = {q + n * per_scale};
             const size_t column = column_of(f, part, (size_t)n);
             const __m512i scale =
-                sl_sub_scale(&head, column / (size_t)(4 * per_scale), f.n_scales == 16);
+                sl_sub_scale(&head, column / (size_t)(4 * per_scale), f.is_signed);
             __m512i sum[MAX_COLS][MAX_TILES];
             SL_UNROLL
             for (int c = 0; c < n_x; c++)
@@ -260,7 +261,7 @@ SL_INLINE void open256(form256 f, head_fn *open_head, part_fn *open_part, const 
         t->min[p] = head.min[p];
     SL_UNROLL
     for (int j = 0; j < f.n_scales; j++)
-        t->scale[j] = sl_sub_scale(&head, (size_t)j, f.n_scales == 16);
+        t->scale[j] = sl_sub_scale(&head, (size_t)j, f.is_signed);
     for (size_t part = 0; part < 4; part++) {
         __m512i q[16];
         open_part(w, i, part, q);
