@@ -134,8 +134,16 @@ static bool places_grow(sl_plan *p, sl_part *part)
     return true;
 }
 
-static bool before(const sl_extent *a, const sl_extent *b)
+/* Which stage of the part place i belongs to. */
+static uint32_t stage_of(const sl_part *part, uint32_t i)
 {
+    return part->n_first_places && i >= part->n_first_places;
+}
+
+static bool before(const sl_span *a, const sl_span *b)
+{
+    if (a->stage != b->stage)
+        return a->stage < b->stage;
     return a->file != b->file ? a->file < b->file : a->offset < b->offset;
 }
 
@@ -147,14 +155,12 @@ static void spans_sorted(sl_part *part)
         const sl_extent *e = &part->places[i].extent;
         if (!e->len)
             continue;
+        const sl_span span = {
+            .file = e->file, .stage = stage_of(part, i), .offset = e->offset, .need = e->len};
         uint32_t k = part->n_spans++;
-        for (; k > 0; k--) {
-            const sl_span *s = &part->spans[k - 1];
-            if (!before(e, &(sl_extent){.file = s->file, .offset = s->offset}))
-                break;
-            part->spans[k] = *s;
-        }
-        part->spans[k] = (sl_span){.file = e->file, .offset = e->offset, .need = e->len};
+        for (; k > 0 && before(&span, &part->spans[k - 1]); k--)
+            part->spans[k] = part->spans[k - 1];
+        part->spans[k] = span;
     }
 }
 
@@ -164,7 +170,8 @@ static void spans_merge(sl_part *part)
     for (uint32_t i = 0; i < part->n_spans; i++) {
         sl_span s = part->spans[i], *last = n ? &part->spans[n - 1] : NULL;
         uint64_t end = s.offset + s.need;
-        if (last && last->file == s.file && s.offset < last->offset + last->need + SL_SPAN_GAP) {
+        if (last && last->stage == s.stage && last->file == s.file &&
+            s.offset < last->offset + last->need + SL_SPAN_GAP) {
             if (end > last->offset + last->need)
                 last->need = end - last->offset;
         } else {
@@ -174,11 +181,11 @@ static void spans_merge(sl_part *part)
     part->n_spans = n;
 }
 
-static uint64_t place_in_slot(const sl_part *part, const sl_extent *e)
+static uint64_t place_in_slot(const sl_part *part, const sl_extent *e, uint32_t stage)
 {
     for (uint32_t i = 0; i < part->n_spans; i++) {
         const sl_span *s = &part->spans[i];
-        if (s->file == e->file && e->offset >= s->offset &&
+        if (s->stage == stage && s->file == e->file && e->offset >= s->offset &&
             e->offset + e->len <= s->offset + s->need)
             return s->at + (e->offset - s->offset);
     }
@@ -200,8 +207,12 @@ static void layout(const sl_plan *p, sl_part *part)
         at += s->len;
     }
     part->slot_bytes = at;
+    part->n_first_spans = 0;
+    while (part->n_first_places && part->n_first_spans < part->n_spans &&
+           part->spans[part->n_first_spans].stage == 0)
+        part->n_first_spans++;
     for (uint32_t i = 0; i < part->n_places; i++)
-        part->places[i].at = place_in_slot(part, &part->places[i].extent);
+        part->places[i].at = place_in_slot(part, &part->places[i].extent, stage_of(part, i));
 }
 
 static bool extent_fits(sl_plan *p, const sl_extent *e)
@@ -235,6 +246,12 @@ uint32_t sl_plan_extent(sl_plan *p, uint32_t part, sl_extent e)
     q->n_places++;
     layout(p, q);
     return q->n_places - 1;
+}
+
+void sl_plan_part_stage(sl_plan *p, uint32_t part)
+{
+    if (part < p->n_parts)
+        p->parts[part].n_first_places = p->parts[part].n_places;
 }
 
 uint32_t sl_plan_row_table(sl_plan *p, const char *name, sl_extent e, uint64_t row_bytes)

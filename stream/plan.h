@@ -6,14 +6,14 @@
 #include "file.h"
 #include "stream.h"
 
-/* Extents of one file that are nearer than this are read as one span: below about 64 KiB a disk
- * spends as long on a second request as on the bytes between. */
+/* Extents of one file and stage that are nearer than this are read as one span: below about 64 KiB
+ * a disk spends as long on a second request as on the bytes between. */
 enum { SL_SPAN_GAP = 64 << 10, SL_ALIGN_MIN = 4096 };
 
 /* One contiguous read: an aligned superset of some extents. len may reach past the end of the file
  * (by less than the alignment); need is what has to arrive. */
 typedef struct sl_span {
-    uint32_t file;
+    uint32_t file, stage;
     uint64_t offset; /* in the file; a multiple of the plan's alignment */
     uint64_t len;    /* likewise */
     uint64_t need;   /* bytes from offset up to the last wanted byte */
@@ -30,8 +30,9 @@ typedef struct sl_part {
     sl_part_kind kind;
     uint32_t n_places, places_cap, n_spans;
     sl_place *places; /* in the order they were added */
-    sl_span *spans;   /* by file and offset; at most n_places */
+    sl_span *spans;   /* by stage, file and offset; at most n_places */
     uint64_t len_bytes, slot_bytes;
+    uint32_t n_first_places, n_first_spans; /* of the first stage; 0: there is one stage */
 } sl_part;
 
 typedef struct sl_row_table {

@@ -445,18 +445,34 @@ const void *sl_part_data(const sl_stream *s, uint32_t part, uint32_t extent)
     return s->sched.resident[s->sched.position[part]].data + place->at;
 }
 
-sl_status sl_parts_need(sl_stream *s, const uint32_t *parts, uint32_t n, sl_err *err)
+sl_status sl_parts_need(sl_stream *s, const uint32_t *parts, const uint32_t *rows, uint32_t n,
+                        sl_err *err)
 {
     return sl_fail(err, SL_EUNSUPPORTED, "on-demand parts are not supported yet");
 }
 
-sl_status sl_part_next(sl_stream *s, uint32_t *part, sl_err *err)
+sl_status sl_parts_next(sl_stream *s, uint32_t *parts, uint32_t max, uint32_t *n, sl_err *err)
+{
+    return sl_fail(err, SL_EUNSUPPORTED, "on-demand parts are not supported yet");
+}
+
+sl_status sl_part_rest(sl_stream *s, uint32_t part, sl_err *err)
 {
     return sl_fail(err, SL_EUNSUPPORTED, "on-demand parts are not supported yet");
 }
 
 void sl_parts_hint(sl_stream *s, const uint32_t *parts, uint32_t n)
 {
+}
+
+const void *sl_part_peek(sl_stream *s, uint32_t part, uint32_t extent)
+{
+    const sl_resident *r = &s->sched.resident[s->sched.position[part]];
+    bool there;
+    pthread_mutex_lock(&s->lock);
+    there = r->pinned && r->state == SL_PART_READY;
+    pthread_mutex_unlock(&s->lock);
+    return there ? sl_part_data(s, part, extent) : NULL;
 }
 
 static sl_status rows_step(sl_stream *s, sl_err *err)

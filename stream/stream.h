@@ -26,6 +26,9 @@ uint32_t sl_plan_unit(sl_plan *p, const char *name);
 uint32_t sl_plan_part(sl_plan *p, uint32_t unit, sl_part_kind kind);
 uint32_t sl_plan_extent(sl_plan *p, uint32_t part,
                         sl_extent e); /* index of the extent within its part */
+/* The extents added so far are the part's first stage: they are read first, and usable while the
+ * rest is on its way. */
+void sl_plan_part_stage(sl_plan *p, uint32_t part);
 uint32_t sl_plan_row_table(sl_plan *p, const char *name, sl_extent e,
                            uint64_t row_bytes); /* a matrix read by row */
 
@@ -125,16 +128,31 @@ void sl_pass_end(sl_stream *s);
  * pass goes on. */
 sl_status sl_unit_enter(sl_stream *s, uint32_t unit, sl_err *err);
 void sl_unit_leave(sl_stream *s, uint32_t unit);
-/* Bytes of one extent of an ALWAYS part of the entered unit. Any alignment. Valid until
- * sl_unit_leave(). Any thread may call it while the unit is entered. */
+/* Bytes of one extent of an ALWAYS part of the entered unit, or of an on-demand part that
+ * sl_parts_next() gave. Any alignment. Valid until sl_unit_leave() (sl_parts_next()). Any thread
+ * may call it while the unit is entered. */
 const void *sl_part_data(const sl_stream *s, uint32_t part, uint32_t extent);
 
-/* On-demand parts of the entered unit (routed experts): all misses go out at once; then the next
- * ready one, residents first, then as they arrive; hints for a later unit. Until the pool exists
- * they are SL_EUNSUPPORTED. */
-sl_status sl_parts_need(sl_stream *s, const uint32_t *parts, uint32_t n, sl_err *err);
-sl_status sl_part_next(sl_stream *s, uint32_t *part, sl_err *err);
+/* On-demand parts of the entered unit (experts), once per unit: which ones this pass uses, and how
+ * many of its rows use each (rows[i] >= 1; for the pool's counters). All that are missing go out at
+ * once, in this order, as far as there are slots. SL_EINVAL: not on-demand parts of this unit. */
+sl_status sl_parts_need(sl_stream *s, const uint32_t *parts, const uint32_t *rows, uint32_t n,
+                        sl_err *err);
+/* Waits until some of the needed parts are there (their first stage: sl_plan_part_stage()) and
+ * gives up to max of them, each once: residents first, then as they arrive. *n = 0: all have been
+ * given. Their bytes stay until the next call or sl_unit_leave(). A part may need the slot of one
+ * that was given before, so the pass must not wait for all of them first. SL_EIO: as
+ * sl_unit_enter(). */
+sl_status sl_parts_next(sl_stream *s, uint32_t *parts, uint32_t max, uint32_t *n, sl_err *err);
+/* Waits for the second stage of a part that sl_parts_next() gave. */
+sl_status sl_part_rest(sl_stream *s, uint32_t part, sl_err *err);
+/* Guesses what a later unit will need (all parts of one unit, the likeliest first): read when the
+ * disk has nothing else to do. They expire when that unit says what it needs. Costs nothing when
+ * guessing does not pay. */
 void sl_parts_hint(sl_stream *s, const uint32_t *parts, uint32_t n);
+/* As sl_part_data(), of any pinned ALWAYS part in the middle of a pass; NULL: not pinned, or not
+ * read yet. */
+const void *sl_part_peek(sl_stream *s, uint32_t part, uint32_t extent);
 
 /* Rows of a row table, in one batch: row[i] goes to out + i * row_bytes. n <= max_row_batch. Inside
  * or outside a pass. SL_EIO: some of out is not filled; the pass, if there is one, goes on. */

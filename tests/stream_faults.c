@@ -202,8 +202,8 @@ static void misuse(const fixture *x)
     CHECK(sl_rows_read(s, 9, rows, 1, out, NULL) == SL_EINVAL, "no such table");
     CHECK(sl_rows_read(s, x->table, rows, 1, out, NULL) == SL_EINVAL, "no such row");
     CHECK(sl_rows_read(s, x->table, rows, 0, out, NULL) == SL_OK);
-    CHECK(sl_parts_need(s, &part, 1, NULL) == SL_EUNSUPPORTED);
-    CHECK(sl_part_next(s, &part, NULL) == SL_EUNSUPPORTED);
+    CHECK(sl_parts_need(s, &part, &n, 1, NULL) == SL_EUNSUPPORTED);
+    CHECK(sl_parts_next(s, &part, 1, &n, NULL) == SL_EUNSUPPORTED);
     sl_parts_hint(s, &part, 1);
     CHECK(sl_unit_enter(s, 1, NULL) == SL_OK && fixture_unit_right(x, s, 1));
     sl_stream_close(&s); /* inside a unit */
