@@ -3,23 +3,12 @@
 #ifndef SL_AVX2_DOT_H
 #define SL_AVX2_DOT_H
 
-#include "kernels.h"
-#include "lanes.h"
+#include "float_rows.h"
 
 #include <immintrin.h>
 
-/* Tiles of constant size have to be unrolled whole, or their sums live in memory. */
-#define SL_INLINE static inline __attribute__((always_inline))
-#if defined(__clang__)
-#define SL_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define SL_UNROLL _Pragma("GCC unroll 32")
-#endif
-
-SL_INLINE size_t avx2_size_of(sl_weight type)
-{
-    return type == SL_W_F64 ? 8 : type == SL_W_F32 ? 4 : 2;
-}
+#define avx2_size_of sl_float_size
+typedef sl_rows avx2_rows;
 
 /* Eight elements. */
 SL_INLINE __m256 avx2_load(sl_weight type, const uint8_t *p)
@@ -33,14 +22,6 @@ SL_INLINE __m256 avx2_load(sl_weight type, const uint8_t *p)
     if (type == SL_W_F16)
         return _mm256_cvtph_ps(half);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(half), 16));
-}
-
-static inline float avx2_load_one(sl_weight type, const uint8_t *p)
-{
-    return type == SL_W_F32   ? sl_load_f32(p)
-           : type == SL_W_F64 ? sl_load_f64(p)
-           : type == SL_W_F16 ? _cvtsh_ss(sl_load_u16(p))
-                              : sl_load_bf16(p);
 }
 
 /* The rest of the tree for four outputs, whose lanes i and i + 8 are already added. */
@@ -73,34 +54,9 @@ static __attribute__((noinline)) void avx2_dot_tail(sl_weight type, const uint8_
     float lane[SL_LANES];
     memcpy(lane, sum, sizeof lane);
     for (size_t i = 0; i < n; i++)
-        lane[i] = fmaf(avx2_load_one(type, w + i * avx2_size_of(type)), x[i], lane[i]);
+        lane[i] = fmaf(sl_load_float(type, w + i * avx2_size_of(type)), x[i], lane[i]);
     memcpy(sum, lane, sizeof lane);
 }
-
-/* Rows that the caller reads next, brought in one by one as it works: all at once they would have
- * to be waited for. */
-typedef struct avx2_next {
-    const uint8_t *rows;
-    size_t stride, bytes; /* bytes: of a row, 0 for nothing */
-} avx2_next;
-
-static inline void avx2_prefetch_row(const avx2_next *n, size_t r)
-{
-    for (size_t i = 0; i < n->bytes; i += 64)
-        _mm_prefetch((const char *)n->rows + r * n->stride + i, _MM_HINT_T0);
-}
-
-typedef struct avx2_rows {
-    const uint8_t *w; /* rows of row_bytes */
-    size_t row_bytes;
-    const float *x; /* activation rows, x_stride floats apart */
-    size_t x_stride;
-    size_t n_cols;
-    float *y; /* y[b * y_stride + r] */
-    size_t y_stride;
-    bool stream; /* rows come from memory: prefetch the following ones of their own */
-    avx2_next next;
-} avx2_rows;
 
 /* Sums of a tile between two chunks of columns: [output][lanes 0 to 7, 8 to 15]. */
 typedef __m256 avx2_kept[2];
@@ -191,7 +147,7 @@ SL_INLINE void avx2_dot_strip(sl_weight type, const int R, const int B, const av
         for (; r + R <= end; r += R) {
             if (b == 0 && from == 0)
                 for (size_t i = 0; i < (size_t)R; i++)
-                    avx2_prefetch_row(&t->next, r + i);
+                    sl_prefetch_row(&t->next, r + i);
             avx2_dot_tile(type, R, B, t, r, b, from, to, kept + (r - begin) * B,
                           b == 0 && t->stream ? R * t->row_bytes : 0);
         }

@@ -186,7 +186,7 @@ SL_INLINE void avx512_dot_strip(sl_weight type, const int R, const int B, const 
         for (; r + R <= end; r += R) {
             if (fetch)
                 for (size_t i = 0; i < (size_t)R; i++)
-                    avx2_prefetch_row(&t->next, r + i);
+                    sl_prefetch_row(&t->next, r + i);
             if (t->stream)
                 avx512_fetch_chunk(B, ahead, t->x_stride, left < AVX512_CHUNK ? left : AVX512_CHUNK,
                                    (r - begin) / R, parts);
@@ -195,7 +195,7 @@ SL_INLINE void avx512_dot_strip(sl_weight type, const int R, const int B, const 
         }
         for (; r < end; r++) {
             if (fetch)
-                avx2_prefetch_row(&t->next, r);
+                sl_prefetch_row(&t->next, r);
             avx512_dot_tile(type, 1, B, t, r, b, from, to, kept + (r - begin) * B, 0);
         }
         from = to;

@@ -6,17 +6,8 @@
 #include <arm_neon.h>
 
 #include "half.h"
+#include "inline.h"
 #include "quant.h"
-
-#define SL_INLINE static inline __attribute__((always_inline))
-/* Arrays of vectors live in registers only when every loop over them is unrolled. */
-#if defined(__clang__)
-#define SL_UNROLL _Pragma("clang loop unroll(full)")
-#define SL_ROLLED _Pragma("clang loop unroll(disable)")
-#else
-#define SL_ROLLED _Pragma("GCC unroll 1")
-#define SL_UNROLL _Pragma("GCC unroll 16")
-#endif
 
 SL_INLINE int8x16_t neon_low_nibbles(uint8x16_t v)
 {

@@ -5,36 +5,20 @@
 
 #include <arm_neon.h>
 
-#include "kernels.h"
-#include "lanes.h"
-
-/* Tiles of constant size have to be unrolled whole, or their sums live in memory. */
-#define SL_INLINE static inline __attribute__((always_inline))
-#if defined(__clang__)
-#define SL_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define SL_UNROLL _Pragma("GCC unroll 16")
-#endif
-
-SL_INLINE size_t neon_size_of(sl_weight type)
-{
-    return type == SL_W_F32 ? 4 : 2;
-}
+#include "float_rows.h"
 
 /* Four elements, at any address. */
 SL_INLINE float32x4_t neon_load(sl_weight type, const uint8_t *p)
 {
     if (type == SL_W_F32)
         return vreinterpretq_f32_u8(vld1q_u8(p));
+    if (type == SL_W_F64)
+        return vcombine_f32(vcvt_f32_f64(vreinterpretq_f64_u8(vld1q_u8(p))),
+                            vcvt_f32_f64(vreinterpretq_f64_u8(vld1q_u8(p + 16))));
     const uint16x4_t half = vreinterpret_u16_u8(vld1_u8(p));
     if (type == SL_W_F16)
         return vcvt_f32_f16(vreinterpret_f16_u16(half));
     return vreinterpretq_f32_u32(vshll_n_u16(half, 16));
-}
-
-static inline float neon_load_one(sl_weight type, const uint8_t *p)
-{
-    return type == SL_W_F32 ? sl_load_f32(p) : type == SL_W_F16 ? sl_load_f16(p) : sl_load_bf16(p);
 }
 
 /* The first two steps of the tree: 16 lanes become four. */
@@ -58,26 +42,16 @@ static __attribute__((noinline)) void neon_dot_tail(sl_weight type, const uint8_
     float lane[SL_LANES];
     memcpy(lane, sum, sizeof lane);
     for (size_t i = 0; i < n; i++)
-        lane[i] = fmaf(neon_load_one(type, w + i * neon_size_of(type)), x[i], lane[i]);
+        lane[i] = fmaf(sl_load_float(type, w + i * sl_float_size(type)), x[i], lane[i]);
     memcpy(sum, lane, sizeof lane);
 }
 
-typedef struct neon_rows {
-    const uint8_t *w; /* rows of row_bytes */
-    size_t row_bytes;
-    const float *x; /* activation rows, x_stride floats apart */
-    size_t x_stride;
-    size_t n_cols;
-    float *y; /* y[b * y_stride + r] */
-    size_t y_stride;
-} neon_rows;
-
 /* R rows by B activation rows from (r, b) up: at most six outputs, which take 24 of 32 registers.
  */
-SL_INLINE void neon_dot_tile(sl_weight type, const int R, const int B, const neon_rows *t, size_t r,
+SL_INLINE void neon_dot_tile(sl_weight type, const int R, const int B, const sl_rows *t, size_t r,
                              size_t b)
 {
-    const size_t size = neon_size_of(type), whole = t->n_cols / SL_LANES * SL_LANES;
+    const size_t size = sl_float_size(type), whole = t->n_cols / SL_LANES * SL_LANES;
     const uint8_t *w = t->w + r * t->row_bytes;
     const float *x = t->x + b * t->x_stride;
     float32x4_t acc[6][4];
@@ -113,7 +87,7 @@ SL_INLINE void neon_dot_tile(sl_weight type, const int R, const int B, const neo
     }
 }
 
-SL_INLINE void neon_dot_strip(sl_weight type, const int R, const int B, const neon_rows *t,
+SL_INLINE void neon_dot_strip(sl_weight type, const int R, const int B, const sl_rows *t,
                               size_t begin, size_t end, size_t b)
 {
     size_t r = begin;
@@ -124,7 +98,7 @@ SL_INLINE void neon_dot_strip(sl_weight type, const int R, const int B, const ne
 }
 
 /* Rows begin .. end by all n_batch activation rows. */
-SL_INLINE void neon_dot_block(sl_weight type, const neon_rows *t, size_t begin, size_t end,
+SL_INLINE void neon_dot_block(sl_weight type, const sl_rows *t, size_t begin, size_t end,
                               size_t n_batch)
 {
     size_t b = 0;

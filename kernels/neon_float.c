@@ -9,13 +9,13 @@ enum {
 
 SL_INLINE void mul(sl_weight type, SL_MUL_ARGS)
 {
-    const neon_rows t = {.w = w,
-                         .row_bytes = row_bytes,
-                         .x = act,
-                         .x_stride = act_bytes / sizeof(float),
-                         .n_cols = n_cols,
-                         .y = y,
-                         .y_stride = y_stride};
+    const sl_rows t = {.w = w,
+                       .row_bytes = row_bytes,
+                       .x = act,
+                       .x_stride = act_bytes / sizeof(float),
+                       .n_cols = n_cols,
+                       .y = y,
+                       .y_stride = y_stride};
     size_t step = n_batch > 1 && row_bytes ? BLOCK_BYTES / row_bytes / 6 * 6 : n_rows;
     step = step < 6 ? 6 : step;
     for (size_t r = 0; r < n_rows; r += step)
@@ -43,7 +43,7 @@ static void mul_bf16(SL_MUL_ARGS)
 static void rms_norm(SL_RMS_NORM_ARGS)
 {
     float square;
-    const neon_rows t = {.w = (const uint8_t *)x, .x = x, .n_cols = n, .y = &square};
+    const sl_rows t = {.w = (const uint8_t *)x, .x = x, .n_cols = n, .y = &square};
     neon_dot_tile(SL_W_F32, 1, 1, &t, 0, 0);
     const float scale = 1.0f / sqrtf(square / (float)n + eps);
     size_t i = 0;
