@@ -7,18 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model_impl.h"
-
-typedef struct pass {
-    sl_session *s;
-    const sl_model *m;
-    const sl_kernels *k;
-    sl_workers *w;
-    const sl_eval *e;
-    uint32_t rows;  /* T */
-    uint32_t start; /* position of row 0 */
-    sl_err *err;
-} pass;
+#include "forward.h"
 
 /* ---- products: a group's steps, unit by unit ---- */
 
@@ -33,7 +22,7 @@ typedef struct run {
 } run;
 
 typedef struct region {
-    const pass *p;
+    const sl_pass *p;
     uint32_t n_runs;
     size_t rows_per_task, batch;
     run run[SL_MAX_PRODUCTS];
@@ -57,15 +46,6 @@ static void multiply_rows(void *ctx, size_t task, unsigned worker)
                              u->p->beside ? &scales : NULL);
 }
 
-/* An operand of project(): floats in [T][in], results out[i] in [T][out_width[i]]. */
-typedef struct operand {
-    const float *in;
-    size_t in_width;
-    uint32_t rows; /* of in, from its first */
-    float *out[SL_MAX_PRODUCTS];
-    size_t out_width[SL_MAX_PRODUCTS];
-} operand;
-
 /* Rows of a task: about eight tasks per thread, so that the slowest thread's tail is short; whole
  * row groups. */
 static size_t rows_per_task(const sl_step *st, unsigned n_threads)
@@ -76,7 +56,7 @@ static size_t rows_per_task(const sl_step *st, unsigned n_threads)
     return (size_t)sl_round_up(rows / (8 * n_threads) + 1, SL_ROW_GROUP);
 }
 
-static sl_status run_step(pass *p, const sl_step *step, const operand *o)
+static sl_status run_step(sl_pass *p, const sl_step *step, const sl_operand *o)
 {
     sl_stream *stream = p->m->stream;
     if (p->e->cancel && p->e->cancel(p->e->ctx))
@@ -114,8 +94,8 @@ static sl_status run_step(pass *p, const sl_step *step, const operand *o)
 }
 
 typedef struct quantize_ctx {
-    const pass *p;
-    const operand *o;
+    const sl_pass *p;
+    const sl_operand *o;
     sl_act act;
 } quantize_ctx;
 
@@ -128,8 +108,7 @@ static void quantize_row(void *ctx, size_t row, unsigned worker)
                               (uint8_t *)q->p->s->act[q->act] + row * bytes, q->o->in_width);
 }
 
-/* out[i] = matrices of the group times each row of in. Rows of in are in_width apart and wide. */
-static sl_status project(pass *p, const sl_group *g, const operand *o)
+sl_status sl_project(sl_pass *p, const sl_group *g, const sl_operand *o)
 {
     for (int act = SL_ACT_F32 + 1; act < SL_ACT_COUNT; act++) {
         if (g->act_mask & 1u << act) {
@@ -148,7 +127,7 @@ static sl_status project(pass *p, const sl_group *g, const operand *o)
 /* ---- row-wise operations ---- */
 
 typedef struct rows_ctx {
-    const pass *p;
+    const sl_pass *p;
     const sl_layer *l;
     uint32_t layer;
     const float *weight; /* of a norm */
@@ -164,7 +143,7 @@ static void norm_row(void *ctx, size_t row, unsigned worker)
     c->p->k->rms_norm(c->in + row * D, c->weight, c->p->m->arch.norm_eps, c->out + row * D, D);
 }
 
-static void norm_rows(pass *p, const float *in, const float *weight, float *out, uint32_t rows)
+void sl_norm_rows(sl_pass *p, const float *in, const float *weight, float *out, uint32_t rows)
 {
     rows_ctx c = {.p = p, .weight = weight, .in = in, .out = out};
     sl_workers_run(p->w, norm_row, &c, rows);
@@ -178,7 +157,7 @@ static void add_row(void *ctx, size_t row, unsigned worker)
     c->p->k->add(c->out + row * D, c->in + row * D, D);
 }
 
-static void add_to_residual(pass *p)
+void sl_add_to_residual(sl_pass *p)
 {
     rows_ctx c = {.p = p, .in = p->s->y, .out = p->s->x};
     sl_workers_run(p->w, add_row, &c, p->rows);
@@ -202,7 +181,7 @@ static void glu_piece(void *ctx, size_t task, unsigned worker)
 static void embed_row(void *ctx, size_t row, unsigned worker)
 {
     (void)worker;
-    const pass *p = ctx;
+    const sl_pass *p = ctx;
     const sl_layout *l = &p->m->layout;
     const size_t D = p->m->arch.n_embd;
     sl_scales scales = l->embed_scales;
@@ -212,7 +191,7 @@ static void embed_row(void *ctx, size_t row, unsigned worker)
                                     D, l->embed_beside ? &scales : NULL);
 }
 
-static sl_status embed(pass *p, const int32_t *ids)
+static sl_status embed(sl_pass *p, const int32_t *ids)
 {
     for (uint32_t t = 0; t < p->rows; t++)
         p->s->row_id[t] = (uint32_t)ids[t];
@@ -235,10 +214,8 @@ static sl_status embed(pass *p, const int32_t *ids)
     return st;
 }
 
-/* ---- attention ---- */
-
 /* cos and sin of position * frequency for the rows of this pass: in double, rounded once. */
-static void make_rotations(pass *p)
+static void make_rotations(sl_pass *p)
 {
     const sl_rope *r = &p->m->arch.rope;
     const uint32_t half = r->n_rot / 2;
@@ -251,222 +228,49 @@ static void make_rotations(pass *p)
     }
 }
 
-static void norm_heads(const pass *p, float *x, uint32_t n_heads, uint32_t head_dim,
-                       const float *weight)
-{
-    for (uint32_t h = 0; h < n_heads; h++, x += head_dim)
-        p->k->rms_norm(x, weight, p->m->arch.norm_eps, x, head_dim);
-}
-
-/* Writes a row of k or v [G * d] to the cache, [G][n_ctx][row]. */
-static void store_kv(const pass *p, const sl_layer *l, const float *x, uint8_t *cache,
-                     uint32_t position)
-{
-    const sl_session *s = p->s;
-    const size_t d = l->head_dim, row_bytes = sl_kv_row_bytes(s->opt.kv, d);
-    for (uint32_t g = 0; g < l->n_kv_heads; g++, x += d) {
-        uint8_t *to = cache + ((size_t)g * s->opt.n_ctx + position) * row_bytes;
-        if (s->opt.kv == SL_KV_F16)
-            p->k->to_f16(x, (uint16_t *)(void *)to, d);
-        else if (s->opt.kv == SL_KV_Q8)
-            p->k->to_q8(x, to, d);
-        else
-            memcpy(to, x, d * sizeof(float));
-    }
-}
-
-static uint8_t *cache_of(const sl_session *s, const sl_layer *l, uint32_t layer, int is_v)
-{
-    return s->kv + s->layer_kv[layer] +
-           (is_v ? (size_t)l->n_kv_heads * s->opt.n_ctx * sl_kv_row_bytes(s->opt.kv, l->head_dim)
-                 : 0);
-}
-
-/* Queries of the same key/value head side by side, [G][T][H/G][d], in the buffer of the normed
- * input (no longer needed). */
-static float *queries_of(const pass *p, const sl_layer *l, uint32_t kv_head, uint32_t t)
-{
-    const size_t group = l->n_heads / l->n_kv_heads;
-    return p->s->norm + ((size_t)kv_head * p->rows + t) * group * l->head_dim;
-}
-
-/* Head norms, rotation, cache: row t of q, k, v. */
-static void place_row(void *ctx, size_t t, unsigned worker)
-{
-    (void)worker;
-    const rows_ctx *c = ctx;
-    const pass *p = c->p;
-    const sl_layer *l = c->l;
-    const sl_rope *r = &p->m->arch.rope;
-    const size_t d = l->head_dim;
-    float *q = p->s->q + t * l->n_heads * d, *k = p->s->k + t * l->n_kv_heads * d;
-    if (l->qk_norm) {
-        norm_heads(p, q, l->n_heads, l->head_dim, l->q_norm);
-        norm_heads(p, k, l->n_kv_heads, l->head_dim, l->k_norm);
-    }
-    const float *cosine = p->s->cosine + t * r->n_rot / 2, *sine = p->s->sine + t * r->n_rot / 2;
-    sl_rope_fn *rotate = r->pairs ? p->k->rope_pairs : p->k->rope_halves;
-    rotate(q, l->n_heads, d, cosine, sine, r->n_rot);
-    rotate(k, l->n_kv_heads, d, cosine, sine, r->n_rot);
-    const size_t group_width = l->n_heads / l->n_kv_heads * d;
-    for (uint32_t g = 0; g < l->n_kv_heads; g++)
-        memcpy(queries_of(p, l, g, (uint32_t)t), q + g * group_width, group_width * sizeof(float));
-    const uint32_t position = p->start + (uint32_t)t;
-    store_kv(p, l, k, cache_of(p->s, l, c->layer, 0), position);
-    store_kv(p, l, p->s->v + t * l->n_kv_heads * d, cache_of(p->s, l, c->layer, 1), position);
-}
-
-/* Attention of rows [first_row, first_row + n_rows): a task is one key/value head, one block of
- * rows and one split of the keys. Partial results lie [G][n_rows][H/G][n_splits][part_stride]. */
-enum { ATTN_BLOCK = 16 };
-
-typedef struct attn_ctx {
-    const pass *p;
-    const sl_layer *l;
-    uint32_t layer, first_row, n_rows, n_splits, n_blocks;
-} attn_ctx;
-
-static float *parts_of(const attn_ctx *c, size_t kv_head, size_t t)
-{
-    const size_t group = c->l->n_heads / c->l->n_kv_heads;
-    return c->p->s->parts +
-           (kv_head * c->n_rows + t) * group * c->n_splits * c->p->s->attn_part_stride;
-}
-
-static void attend_block(void *ctx, size_t task, unsigned worker)
-{
-    (void)worker;
-    const attn_ctx *c = ctx;
-    const pass *p = c->p;
-    const sl_session *s = p->s;
-    const sl_layer *l = c->l;
-    const uint32_t split = (uint32_t)(task % c->n_splits),
-                   block = (uint32_t)(task / c->n_splits) % c->n_blocks;
-    const uint32_t kv_head = (uint32_t)(task / c->n_splits / c->n_blocks);
-    const uint32_t t = block * ATTN_BLOCK,
-                   rows = c->n_rows - t < ATTN_BLOCK ? c->n_rows - t : ATTN_BLOCK;
-    const size_t d = l->head_dim, group = l->n_heads / l->n_kv_heads;
-    const size_t row_bytes = sl_kv_row_bytes(s->opt.kv, d);
-    const size_t kv_offset = (size_t)kv_head * s->opt.n_ctx * row_bytes;
-    sl_attn_fn *attn = s->opt.kv == SL_KV_F16  ? p->k->attn_f16
-                       : s->opt.kv == SL_KV_Q8 ? p->k->attn_q8
-                                               : p->k->attn_f32;
-    sl_attn a = {
-        .q = queries_of(p, l, kv_head, c->first_row + t),
-        .n_q = rows * group,
-        .q_stride = d,
-        .k = cache_of(s, l, c->layer, 0) + kv_offset,
-        .v = cache_of(s, l, c->layer, 1) + kv_offset,
-        .k_stride = row_bytes,
-        .v_stride = row_bytes,
-        .dim_k = d,
-        .dim_v = d,
-        .begin = s->attn_begin + (c->first_row + t) * group,
-        .end = s->attn_end + (c->first_row + t) * group,
-        .split = split,
-        .scale = l->attn_scale,
-        .part = parts_of(c, kv_head, t) + split * s->attn_part_stride,
-        .part_stride = c->n_splits * s->attn_part_stride,
-    };
-    attn(&a);
-}
-
-/* Merges the splits of row t; the result takes the place of q, [T][H * d]. */
-static void merge_row(void *ctx, size_t t, unsigned worker)
-{
-    (void)worker;
-    const attn_ctx *c = ctx;
-    const sl_session *s = c->p->s;
-    const size_t d = c->l->head_dim, group = c->l->n_heads / c->l->n_kv_heads;
-    float *out = s->q + (c->first_row + t) * c->l->n_heads * d;
-    for (uint32_t g = 0; g < c->l->n_kv_heads; g++)
-        for (size_t i = 0; i < group; i++, out += d)
-            c->p->k->attn_merge(parts_of(c, g, t) + i * c->n_splits * s->attn_part_stride,
-                                s->attn_part_stride, c->n_splits, d, NULL, out);
-}
-
-/* s->norm (queries), cache -> s->q */
-static void attend(pass *p, const sl_layer *l, uint32_t layer)
-{
-    const size_t group = l->n_heads / l->n_kv_heads;
-    for (size_t i = 0; i < p->rows * group; i++) {
-        p->s->attn_begin[i] = 0;
-        p->s->attn_end[i] = p->start + (uint32_t)(i / group) + 1;
-    }
-    for (uint32_t first = 0; first < p->rows; first += p->s->attn_rows) {
-        attn_ctx c = {.p = p, .l = l, .layer = layer, .first_row = first};
-        c.n_rows = p->rows - first < p->s->attn_rows ? p->rows - first : p->s->attn_rows;
-        c.n_splits = (p->start + first + c.n_rows - 1) / SL_ATTN_SPLIT + 1;
-        c.n_blocks = (c.n_rows + ATTN_BLOCK - 1) / ATTN_BLOCK;
-        sl_workers_run(p->w, attend_block, &c, (size_t)l->n_kv_heads * c.n_blocks * c.n_splits);
-        sl_workers_run(p->w, merge_row, &c, c.n_rows);
-    }
-}
-
-static sl_status attention(pass *p, const sl_layer *l, uint32_t layer)
-{
-    sl_session *s = p->s;
-    const sl_layer_groups *g = &p->m->layout.layer[layer];
-    const size_t D = p->m->arch.n_embd, q_width = (size_t)l->n_heads * l->head_dim,
-                 kv_width = (size_t)l->n_kv_heads * l->head_dim;
-    norm_rows(p, s->x, l->attn_norm, s->norm, p->rows);
-    const operand in = {s->norm, D, p->rows, {s->q, s->k, s->v}, {q_width, kv_width, kv_width}};
-    sl_status st = project(p, &g->qkv, &in);
-    if (st != SL_OK)
-        return st;
-    rows_ctx c = {.p = p, .l = l, .layer = layer};
-    sl_workers_run(p->w, place_row, &c, p->rows);
-    attend(p, l, layer);
-    const operand out = {s->q, q_width, p->rows, {s->y}, {D}};
-    st = project(p, &g->o, &out);
-    if (st == SL_OK)
-        add_to_residual(p);
-    return st;
-}
-
-static sl_status feed_forward(pass *p, const sl_layer *l, uint32_t layer)
+static sl_status feed_forward(sl_pass *p, const sl_layer *l, uint32_t layer)
 {
     sl_session *s = p->s;
     const sl_layer_groups *g = &p->m->layout.layer[layer];
     const size_t D = p->m->arch.n_embd, F = l->n_ff;
-    norm_rows(p, s->x, l->ffn_norm, s->norm, p->rows);
-    const operand in = {s->norm, D, p->rows, {s->gate, s->up}, {F, F}};
-    sl_status st = project(p, &g->gate_up, &in);
+    sl_norm_rows(p, s->x, l->ffn_norm, s->norm, p->rows);
+    const sl_operand in = {s->norm, D, p->rows, {s->gate, s->up}, {F, F}};
+    sl_status st = sl_project(p, &g->gate_up, &in);
     if (st != SL_OK)
         return st;
     rows_ctx c = {.p = p, .l = l, .layer = layer};
     sl_workers_run(p->w, glu_piece, &c, p->rows * ((F + GLU_COLUMNS - 1) / GLU_COLUMNS));
-    const operand out = {s->gate, F, p->rows, {s->y}, {D}};
-    st = project(p, &g->down, &out);
+    const sl_operand out = {s->gate, F, p->rows, {s->y}, {D}};
+    st = sl_project(p, &g->down, &out);
     if (st == SL_OK)
-        add_to_residual(p);
+        sl_add_to_residual(p);
     return st;
 }
 
 /* Logits of the last n rows. */
-static sl_status head(pass *p, uint32_t n)
+static sl_status head(sl_pass *p, uint32_t n)
 {
     sl_session *s = p->s;
     const size_t D = p->m->arch.n_embd;
-    norm_rows(p, s->x + (size_t)(p->rows - n) * D, p->m->arch.final_norm, s->norm, n);
-    const operand o = {s->norm, D, n, {s->logits}, {p->m->arch.n_vocab}};
-    return project(p, &p->m->layout.head, &o);
+    sl_norm_rows(p, s->x + (size_t)(p->rows - n) * D, p->m->arch.final_norm, s->norm, n);
+    const sl_operand o = {s->norm, D, n, {s->logits}, {p->m->arch.n_vocab}};
+    return sl_project(p, &p->m->layout.head, &o);
 }
 
-static void show_hidden(const pass *p, uint32_t index)
+static void show_hidden(const sl_pass *p, uint32_t index)
 {
     if (p->e->hidden)
         p->e->hidden(p->e->ctx, index, p->start, p->rows, p->s->x);
 }
 
-static sl_status walk(pass *p, const int32_t *ids, uint32_t n_logits)
+static sl_status walk(sl_pass *p, const int32_t *ids, uint32_t n_logits)
 {
     sl_status st = embed(p, ids);
     make_rotations(p);
     for (uint32_t i = 0; st == SL_OK && i < p->m->arch.n_layers; i++) {
         const sl_layer *l = &p->m->arch.layer[i];
         show_hidden(p, i);
-        st = attention(p, l, i);
+        st = sl_attention(p, i);
         if (st == SL_OK)
             st = feed_forward(p, l, i);
     }
@@ -480,14 +284,14 @@ sl_status sl_forward(sl_session *s, const int32_t *ids, uint32_t n, uint32_t n_l
                      const sl_eval *e, sl_err *err)
 {
     const sl_model *m = s->model;
-    pass p = {.s = s,
-              .m = m,
-              .k = &m->kernels,
-              .w = m->workers,
-              .e = e,
-              .rows = n,
-              .start = s->length,
-              .err = err};
+    sl_pass p = {.s = s,
+                 .m = m,
+                 .k = &m->kernels,
+                 .w = m->workers,
+                 .e = e,
+                 .rows = n,
+                 .start = s->length,
+                 .err = err};
     const sl_layout *l = &m->layout;
     sl_status st =
         sl_pass_begin(m->stream, n > 1 ? SL_PASS_PREFILL : SL_PASS_DECODE, n,
