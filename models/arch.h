@@ -31,9 +31,6 @@ typedef enum sl_role {
 
 enum { SL_ROLE_FIRST_OF_LAYER = SL_ROLE_ATTN_NORM, SL_NAME_BYTES = 128, SL_MAX_ENDS = 16 };
 
-/* The tensor's name in this checkpoint's format; layer is ignored for roles of the whole model. */
-void sl_role_name(sl_format format, sl_role role, uint32_t layer, char out[SL_NAME_BYTES]);
-
 typedef struct sl_layer {
     /* attention: q [n_heads * head_dim], k and v [n_kv_heads * head_dim] */
     uint32_t n_heads, n_kv_heads, head_dim;
@@ -53,8 +50,18 @@ typedef struct sl_rope {
     double *inv_freq; /* [n_rot / 2], scaling included */
 } sl_rope;
 
+/* What a family calls a tensor differently from names.c; NULL: not there in that format. */
+typedef struct sl_name {
+    sl_role role;
+    const char *gguf, *hf;
+} sl_name;
+
 typedef struct sl_arch {
     const char *family;
+    sl_format format;
+    const char *hf_prefix; /* what "model." is in this folder's names; NULL: "model." */
+    const sl_name *names;  /* [n_names] */
+    uint32_t n_names;
     uint32_t n_layers, n_embd, n_vocab, n_ctx_max;
     float norm_eps;
     bool tied;          /* the head is the embedding */
@@ -67,6 +74,10 @@ typedef struct sl_arch {
     int32_t end[SL_MAX_ENDS]; /* ids that end a text, from the config; the first is EOS */
 } sl_arch;
 
+/* The tensor's name in this checkpoint; layer is ignored for roles of the whole model. Empty: the
+ * format has none. */
+void sl_role_name(const sl_arch *arch, sl_role role, uint32_t layer, char out[SL_NAME_BYTES]);
+
 /* A family: reads the config, in either format, into arch (memory from arena). Names are matched
  * exactly. */
 typedef struct sl_family {
@@ -74,6 +85,7 @@ typedef struct sl_family {
     const char *gguf_arch;  /* general.architecture */
     const char *model_type; /* config.json: model_type */
     sl_status (*read)(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err);
+    const char *text_type; /* model_type of its text_config, where that stands alone; or NULL */
 } sl_family;
 
 const sl_family *sl_family_find(sl_format format, const char *name); /* NULL: not one we run */

@@ -56,7 +56,8 @@ static sl_status open_json(sl_config *cfg, sl_err *err)
     sl_status st = read_json(cfg->ckpt, "config.json", &cfg->json, err);
     if (st != SL_OK)
         return st;
-    cfg->text = cfg->json;
+    const sl_json *text = sl_json_get(cfg->json, "text_config");
+    cfg->text = sl_json_type_of(text) == SL_JSON_OBJECT ? text : cfg->json;
     sl_err ignored = {0};
     sl_status gen = read_json(cfg->ckpt, "generation_config.json", &cfg->generation, &ignored);
     if (gen == SL_EFORMAT)
@@ -145,6 +146,11 @@ static const sl_json *member(const sl_json *root, const char *path)
     return sl_json_get(sl_json_get(root, first), dot + 1);
 }
 
+static const sl_json *present(const sl_json *j)
+{
+    return j && sl_json_type_of(j) != SL_JSON_NULL ? j : NULL;
+}
+
 static bool look_up(const sl_config *cfg, sl_key key, value *v)
 {
     *v = (value){0};
@@ -152,9 +158,9 @@ static bool look_up(const sl_config *cfg, sl_key key, value *v)
     if (cfg->format == SL_FORMAT_GGUF)
         v->meta = key.gguf ? sl_checkpoint_meta_find(cfg->ckpt, v->key) : NULL;
     else if (key.hf)
-        v->json = member(cfg->text, key.hf);
-    if (v->json && sl_json_type_of(v->json) == SL_JSON_NULL)
-        v->json = NULL;
+        v->json = present(member(cfg->text, key.hf));
+    if (!v->json && cfg->text != cfg->json && key.hf) /* settings of the whole: quantization, ... */
+        v->json = present(member(cfg->json, key.hf));
     return v->meta || v->json;
 }
 
@@ -261,6 +267,50 @@ bool sl_config_is_object(const sl_config *cfg, sl_key key)
     return look_up(cfg, key, &v) && v.json && sl_json_type_of(v.json) == SL_JSON_OBJECT;
 }
 
+static sl_status past_the_end(const value *v, uint64_t i, sl_err *err)
+{
+    return sl_fail(err, SL_EFORMAT, "%s has no element %llu", v->key, (unsigned long long)i);
+}
+
+static const sl_json *json_element(const sl_json *array, uint64_t i)
+{
+    const sl_json *j = sl_json_first(array);
+    while (j && i--)
+        j = sl_json_next(j);
+    return j;
+}
+
+sl_status sl_config_int_at(const sl_config *cfg, sl_key key, uint64_t i, int64_t *out, sl_err *err)
+{
+    value v;
+    bool on;
+    if (!look_up(cfg, key, &v))
+        return missing(cfg, &v, err);
+    if (v.meta)
+        return sl_meta_array_int(v.meta, i, out) ? SL_OK : past_the_end(&v, i, err);
+    const sl_json *j = json_element(v.json, i);
+    if (!j)
+        return past_the_end(&v, i, err);
+    if (sl_json_int(j, out))
+        return SL_OK;
+    if (!sl_json_bool(j, &on))
+        return wrong_type(cfg, &v, "integers or booleans", err);
+    *out = on;
+    return SL_OK;
+}
+
+sl_status sl_config_string_at(const sl_config *cfg, sl_key key, uint64_t i, const char **out,
+                              sl_err *err)
+{
+    value v;
+    *out = NULL;
+    if (!look_up(cfg, key, &v))
+        return missing(cfg, &v, err);
+    const sl_json *j = v.json ? json_element(v.json, i) : NULL;
+    *out = j ? sl_json_text(j) : NULL;
+    return *out ? SL_OK : j ? wrong_type(cfg, &v, "texts", err) : past_the_end(&v, i, err);
+}
+
 static sl_status add_end(const char *key, int64_t id, uint32_t n_vocab, int32_t *list, uint32_t cap,
                          uint32_t *n, sl_err *err)
 {
@@ -300,7 +350,9 @@ sl_status sl_config_ends(const sl_config *cfg, uint32_t n_vocab, int32_t *id, ui
 {
     *n = 0;
     if (cfg->format != SL_FORMAT_GGUF) {
-        sl_status st = add_json_ends(cfg->json, n_vocab, id, cap, n, err);
+        sl_status st = add_json_ends(cfg->text, n_vocab, id, cap, n, err);
+        if (st == SL_OK && cfg->text != cfg->json)
+            st = add_json_ends(cfg->json, n_vocab, id, cap, n, err);
         return st == SL_OK && cfg->generation
                    ? add_json_ends(cfg->generation, n_vocab, id, cap, n, err)
                    : st;

@@ -22,7 +22,7 @@ sl_status sl_config_family(const sl_config *cfg, const char **name, sl_err *err)
 /* A key in both formats. gguf without the architecture's prefix ("block_count" is looked up as
  * "llama.block_count"; "tokenizer:ggml.x" names another prefix); a key that one format does not
  * have is NULL there (then it is absent). hf may name a member of an object: "rope_scaling.factor".
- */
+ * It is looked for in text_config first, where there is one, then in the whole. */
 typedef struct sl_key {
     const char *gguf, *hf;
 } sl_key;
@@ -41,6 +41,11 @@ sl_status sl_config_string(const sl_config *cfg, sl_key key, const char **out, s
 bool sl_config_is_object(const sl_config *cfg, sl_key key); /* config.json only */
 /* Elements of an array, 0 when absent; an error when it is not an array. */
 sl_status sl_config_array_len(const sl_config *cfg, sl_key key, uint64_t *n, sl_err *err);
+/* Element i of an array: an integer (a boolean counts as 0 or 1), or text (config.json only; owned
+ * by cfg). Absent or too short: an error. */
+sl_status sl_config_int_at(const sl_config *cfg, sl_key key, uint64_t i, int64_t *out, sl_err *err);
+sl_status sl_config_string_at(const sl_config *cfg, sl_key key, uint64_t i, const char **out,
+                              sl_err *err);
 /* The key as this file spells it, for messages. */
 void sl_config_key_name(const sl_config *cfg, sl_key key, char *out, size_t cap);
 

@@ -150,8 +150,9 @@ static sl_status scale_json(const sl_config *c, sl_rope *r, sl_err *err)
 
 /* GGUF: rope.scaling.type, or a tensor of divisors that the converter made from Llama 3's scaling.
  */
-static sl_status scale_gguf(const sl_config *c, sl_rope *r, sl_err *err)
+static sl_status scale_gguf(const sl_config *c, sl_arch *arch, sl_err *err)
 {
+    sl_rope *r = &arch->rope;
     const char *type = NULL;
     sl_status st = sl_config_string(c, (sl_key){"rope.scaling.type", NULL}, &type, err);
     if (st == SL_OK && type && !strcmp(type, "linear"))
@@ -160,7 +161,7 @@ static sl_status scale_gguf(const sl_config *c, sl_rope *r, sl_err *err)
         st = sl_fail(err, SL_EUNSUPPORTED,
                      "rope.scaling.type %s is not supported (none and linear are)", type);
     char name[SL_NAME_BYTES];
-    sl_role_name(SL_FORMAT_GGUF, SL_ROLE_ROPE_FACTORS, 0, name);
+    sl_role_name(arch, SL_ROLE_ROPE_FACTORS, 0, name);
     const sl_tensor *t = sl_checkpoint_find(sl_config_checkpoint(c), name);
     if (st != SL_OK || !t)
         return st;
@@ -179,9 +180,10 @@ static sl_status scale_gguf(const sl_config *c, sl_rope *r, sl_err *err)
     return st;
 }
 
-static sl_status read_rope(const sl_config *c, sl_arena *arena, const shape *s, sl_rope *r,
+static sl_status read_rope(const sl_config *c, sl_arena *arena, const shape *s, sl_arch *arch,
                            sl_err *err)
 {
+    sl_rope *r = &arch->rope;
     static const sl_key dims = {"rope.dimension_count", NULL};
     int64_t n_rot = s->head_dim;
     r->base = 10000;
@@ -207,7 +209,7 @@ static sl_status read_rope(const sl_config *c, sl_arena *arena, const shape *s, 
         return sl_fail(err, SL_ENOMEM, "out of memory for the rotary frequencies");
     for (uint32_t i = 0; i < r->n_rot / 2; i++)
         r->inv_freq[i] = pow(r->base, -2.0 * i / (double)n_rot);
-    return sl_config_format(c) == SL_FORMAT_GGUF ? scale_gguf(c, r, err) : scale_json(c, r, err);
+    return sl_config_format(c) == SL_FORMAT_GGUF ? scale_gguf(c, arch, err) : scale_json(c, r, err);
 }
 
 /* ---- what a config may ask for that we do not do ---- */
@@ -313,7 +315,7 @@ sl_status sl_read_dense(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_e
     if (st == SL_OK)
         st = read_mlx(c, arch, err);
     if (st == SL_OK)
-        st = read_rope(c, arena, &s, &arch->rope, err);
+        st = read_rope(c, arena, &s, arch, err);
     if (st == SL_OK)
         st = sl_config_bool(c, (sl_key){NULL, "tie_word_embeddings"}, &arch->tied, err);
     if (st != SL_OK)

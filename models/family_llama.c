@@ -9,4 +9,5 @@ static sl_status read_llama(const sl_config *c, sl_arena *arena, sl_arch *arch, 
     return st;
 }
 
-const sl_family sl_family_llama = {"llama", "llama", "llama", read_llama};
+const sl_family sl_family_llama = {
+    .name = "llama", .gguf_arch = "llama", .model_type = "llama", .read = read_llama};

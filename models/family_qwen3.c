@@ -10,4 +10,5 @@ static sl_status read_qwen3(const sl_config *c, sl_arena *arena, sl_arch *arch, 
     return st;
 }
 
-const sl_family sl_family_qwen3 = {"qwen3", "qwen3", "qwen3", read_qwen3};
+const sl_family sl_family_qwen3 = {
+    .name = "qwen3", .gguf_arch = "qwen3", .model_type = "qwen3", .read = read_qwen3};

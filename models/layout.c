@@ -152,7 +152,7 @@ static sl_status add_layer(sl_layout *l, const sl_checkpoint *c, const sl_arch *
         char name[SL_NAME_BYTES];
         sl_status st = SL_OK;
         for (uint32_t k = 0; st == SL_OK && k < p->n; k++) {
-            sl_role_name(sl_checkpoint_format(c), p->role[k], layer, name);
+            sl_role_name(arch, p->role[k], layer, name);
             st = sl_matrix_of(c, arch, sl_checkpoint_find(c, name), &m[k], err);
         }
         snprintf(name, sizeof name, "blk.%u.%s", layer, p->name);
@@ -169,7 +169,7 @@ static sl_status add_ends(sl_layout *l, const sl_checkpoint *c, const sl_arch *a
                           uint64_t part_bytes, sl_err *err)
 {
     char name[SL_NAME_BYTES];
-    sl_role_name(sl_checkpoint_format(c), SL_ROLE_EMBED, 0, name);
+    sl_role_name(arch, SL_ROLE_EMBED, 0, name);
     sl_matrix m;
     sl_status st = sl_matrix_of(c, arch, sl_checkpoint_find(c, name), &m, err);
     if (st == SL_OK && m.scale && !m.bias) /* MLX has both; FP8 leaves the embedding alone */
@@ -187,7 +187,7 @@ static sl_status add_ends(sl_layout *l, const sl_checkpoint *c, const sl_arch *a
         l->embed_scale_table = sl_plan_row_table(l->plan, "embed.scales", m.scale->extent, row);
         l->embed_bias_table = sl_plan_row_table(l->plan, "embed.biases", m.bias->extent, row);
     }
-    sl_role_name(sl_checkpoint_format(c), SL_ROLE_HEAD, 0, name);
+    sl_role_name(arch, SL_ROLE_HEAD, 0, name);
     if (!arch->tied)
         st = sl_matrix_of(c, arch, sl_checkpoint_find(c, name), &m, err);
     l->units_without_head = sl_plan_unit_count(l->plan);

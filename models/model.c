@@ -29,7 +29,7 @@ typedef struct checker {
 static const sl_tensor *find_role(const checker *c, sl_role role, uint32_t layer,
                                   char name[SL_NAME_BYTES])
 {
-    sl_role_name(sl_checkpoint_format(c->m->ckpt), role, layer, name);
+    sl_role_name(&c->m->arch, role, layer, name);
     return name[0] ? sl_checkpoint_find(c->m->ckpt, name) : NULL;
 }
 
@@ -270,6 +270,7 @@ static sl_status read_arch(sl_model *m, sl_err *err)
                        sl_checkpoint_path(m->ckpt), name, known);
     }
     m->arch.family = f->name;
+    m->arch.format = sl_checkpoint_format(m->ckpt);
     return f->read(m->config, m->arena, &m->arch, err);
 }
 
@@ -348,7 +349,7 @@ static sl_status open_tokenizer(sl_model *m, sl_err *err)
     char name[SL_NAME_BYTES], path[4096];
     const sl_token_table table = {name, m->arch.n_vocab};
     sl_file *f = NULL;
-    sl_role_name(sl_checkpoint_format(m->ckpt), SL_ROLE_EMBED, 0, name);
+    sl_role_name(&m->arch, SL_ROLE_EMBED, 0, name);
     if (sl_checkpoint_format(m->ckpt) == SL_FORMAT_GGUF) {
         sl_status st = sl_tokenizer_from_gguf(m->ckpt, &table, &m->tokenizer, err);
         sl_checkpoint_trim(m->ckpt, META_KEEP);

@@ -1,5 +1,7 @@
-/* Tensor names of both formats, by role. */
+/* Tensor names of both formats, by role. A family's own names come first; in folders that hold more
+ * than a language model, its names begin with another prefix. */
 #include <stdio.h>
+#include <string.h>
 
 #include "arch.h"
 
@@ -24,14 +26,29 @@ static const struct {
     [SL_ROLE_DOWN] = {"blk.%u.ffn_down.weight", "model.layers.%u.mlp.down_proj.weight"},
 };
 
-void sl_role_name(sl_format format, sl_role role, uint32_t layer, char out[SL_NAME_BYTES])
+static const char *name_of(const sl_arch *arch, sl_role role)
 {
-    const char *name = format == SL_FORMAT_GGUF ? names[role].gguf : names[role].hf;
-    const char *hole = name;
-    while (*hole && *hole != '%')
-        hole++;
-    if (*hole)
-        snprintf(out, SL_NAME_BYTES, "%.*s%u%s", (int)(hole - name), name, layer, hole + 2);
+    const bool gguf = arch->format == SL_FORMAT_GGUF;
+    for (uint32_t i = 0; i < arch->n_names; i++)
+        if (arch->names[i].role == role)
+            return gguf ? arch->names[i].gguf : arch->names[i].hf;
+    return gguf ? names[role].gguf : names[role].hf;
+}
+
+void sl_role_name(const sl_arch *arch, sl_role role, uint32_t layer, char out[SL_NAME_BYTES])
+{
+    static const char usual[] = "model.";
+    const char *name = name_of(arch, role), *prefix = "";
+    if (!name)
+        name = "";
+    if (arch->hf_prefix && !strncmp(name, usual, strlen(usual))) {
+        prefix = arch->hf_prefix;
+        name += strlen(usual);
+    }
+    const char *hole = strchr(name, '%');
+    if (hole)
+        snprintf(out, SL_NAME_BYTES, "%s%.*s%u%s", prefix, (int)(hole - name), name, layer,
+                 hole + 2);
     else
-        snprintf(out, SL_NAME_BYTES, "%s", name);
+        snprintf(out, SL_NAME_BYTES, "%s%s", prefix, name);
 }

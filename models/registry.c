@@ -9,10 +9,13 @@ enum { N_FAMILIES = sizeof families / sizeof *families };
 
 const sl_family *sl_family_find(sl_format format, const char *name)
 {
-    for (size_t i = 0; i < N_FAMILIES; i++)
-        if (!strcmp(name,
-                    format == SL_FORMAT_GGUF ? families[i]->gguf_arch : families[i]->model_type))
-            return families[i];
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        const sl_family *f = families[i];
+        if (format == SL_FORMAT_GGUF
+                ? !strcmp(name, f->gguf_arch)
+                : !strcmp(name, f->model_type) || (f->text_type && !strcmp(name, f->text_type)))
+            return f;
+    }
     return NULL;
 }
 
