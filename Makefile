@@ -132,7 +132,7 @@ tsan: ## the threaded tests under the thread sanitizer
 # The kernels and their tests need no library but libc, so they cross-build; qemu runs them, slowly. NEON_TESTS picks some.
 NEON_CC ?= aarch64-linux-gnu-gcc
 NEON_BUILD := build/neon
-NEON_TESTS ?= kernels_quant kernels_layouts kernels_float kernels_attention
+NEON_TESTS ?= kernels_quant kernels_layouts kernels_float kernels_attention kernels_delta kernels_route
 QEMU ?= qemu-aarch64 -cpu max
 check-neon: ## the kernel tests built for aarch64, under qemu
 	$(Q)$(MAKE) --no-print-directory CC=$(NEON_CC) BUILD=$(NEON_BUILD) LIBS='-lm -pthread' LDFLAGS=-static \

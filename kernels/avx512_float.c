@@ -1,7 +1,7 @@
 /* scalar_float.c, sixteen values at a time; ends of rows are masked. */
 #include "avx512_dot.h"
-#include "avx512_math.h"
 #include "levels.h"
+#include "vec_float.h"
 
 /* Of weights, in the second-level cache while a batch passes. */
 enum { BLOCK_BYTES = 512 << 10 };
@@ -121,103 +121,6 @@ static void dequantize_bf16(SL_DEQUANTIZE_ARGS)
     _mm512_mask_storeu_ps(y + at, some, avx512_load_some(SL_W_BF16, p + 2 * at, some));
 }
 
-static float sum_of_squares(const float *x, size_t n)
-{
-    __m512 lanes = _mm512_setzero_ps();
-    FOR_VECTORS(n)
-    {
-        const __m512 v = _mm512_maskz_loadu_ps(some, x + at);
-        lanes = _mm512_mask3_fmadd_ps(v, v, lanes, some);
-    }
-    return avx512_sum(lanes);
-}
-
-static void rms_norm(SL_RMS_NORM_ARGS)
-{
-    const float mean = sum_of_squares(x, n) / (float)n;
-    const float scale = 1.0f / sqrtf(mean + eps);
-    const __m512 s = _mm512_set1_ps(scale);
-    FOR_VECTORS(n)
-    {
-        __m512 v = _mm512_mul_ps(_mm512_maskz_loadu_ps(some, x + at), s);
-        if (w)
-            v = _mm512_mul_ps(v, _mm512_maskz_loadu_ps(some, w + at));
-        _mm512_mask_storeu_ps(y + at, some, v);
-    }
-}
-
-static void rope_halves(SL_ROPE_ARGS)
-{
-    const size_t half = n_rot / 2;
-    for (size_t h = 0; h < n_heads; h++, x += head_stride) {
-        FOR_VECTORS(half)
-        {
-            const __m512 c = _mm512_maskz_loadu_ps(some, cosine + at);
-            const __m512 s = _mm512_maskz_loadu_ps(some, sine + at);
-            const __m512 a = _mm512_maskz_loadu_ps(some, x + at);
-            const __m512 b = _mm512_maskz_loadu_ps(some, x + half + at);
-            _mm512_mask_storeu_ps(x + at, some, _mm512_fnmadd_ps(b, s, _mm512_mul_ps(a, c)));
-            _mm512_mask_storeu_ps(x + half + at, some, _mm512_fmadd_ps(a, s, _mm512_mul_ps(b, c)));
-        }
-    }
-}
-
-/* Half as many values as the mask has lanes, each twice. */
-static inline __m512 doubled(const float *p, __mmask16 some)
-{
-    const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
-    const __mmask8 values = (__mmask8)avx512_first((size_t)__builtin_popcount(some) / 2);
-    return _mm512_permutexvar_ps(twice, _mm512_castps256_ps512(_mm256_maskz_loadu_ps(values, p)));
-}
-
-static void rope_pairs(SL_ROPE_ARGS)
-{
-    const __m512 minus = _mm512_castsi512_ps(_mm512_set1_epi64(0x80000000));
-    for (size_t h = 0; h < n_heads; h++, x += head_stride) {
-        FOR_VECTORS(n_rot / 2 * 2)
-        {
-            const __m512 c = doubled(cosine + at / 2, some);
-            const __m512 s = _mm512_xor_ps(doubled(sine + at / 2, some), minus);
-            const __m512 ab = _mm512_maskz_loadu_ps(some, x + at), ba = _mm512_permute_ps(ab, 0xb1);
-            _mm512_mask_storeu_ps(x + at, some, _mm512_fmadd_ps(ba, s, _mm512_mul_ps(ab, c)));
-        }
-    }
-}
-
-static void silu_mul(SL_GLU_ARGS)
-{
-    FOR_VECTORS(n)
-    {
-        const __m512 g = avx512_silu(_mm512_maskz_loadu_ps(some, gate + at));
-        _mm512_mask_storeu_ps(y + at, some, _mm512_mul_ps(g, _mm512_maskz_loadu_ps(some, up + at)));
-    }
-}
-
-static void gelu_mul(SL_GLU_ARGS)
-{
-    FOR_VECTORS(n)
-    {
-        const __m512 g = avx512_gelu(_mm512_maskz_loadu_ps(some, gate + at));
-        _mm512_mask_storeu_ps(y + at, some, _mm512_mul_ps(g, _mm512_maskz_loadu_ps(some, up + at)));
-    }
-}
-
-static void add(SL_ADD_ARGS)
-{
-    FOR_VECTORS(n)
-    _mm512_mask_storeu_ps(
-        y + at, some,
-        _mm512_add_ps(_mm512_maskz_loadu_ps(some, y + at), _mm512_maskz_loadu_ps(some, x + at)));
-}
-
-static void to_f16(SL_TO_F16_ARGS)
-{
-    FOR_VECTORS(n)
-    _mm256_mask_storeu_epi16(
-        y + at, some,
-        _mm512_cvtps_ph(_mm512_maskz_loadu_ps(some, x + at), _MM_FROUND_TO_NEAREST_INT));
-}
-
 void sl_kernels_fill_avx512_float(sl_kernels *k)
 {
     k->dequantize[SL_W_F16] = dequantize_f16;
@@ -225,11 +128,5 @@ void sl_kernels_fill_avx512_float(sl_kernels *k)
     k->mul[SL_W_F32] = mul_f32;
     k->mul[SL_W_F16] = mul_f16;
     k->mul[SL_W_BF16] = mul_bf16;
-    k->rms_norm = rms_norm;
-    k->rope_halves = rope_halves;
-    k->rope_pairs = rope_pairs;
-    k->silu_mul = silu_mul;
-    k->gelu_mul = gelu_mul;
-    k->add = add;
-    k->to_f16 = to_f16;
+    vec_fill_rows(k);
 }

@@ -50,6 +50,8 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
         sl_kernels_fill_neon_dequant(k);
         sl_kernels_fill_neon_float(k);
         sl_kernels_fill_neon_attention(k);
+        sl_kernels_fill_neon_math(k);
+        sl_kernels_fill_neon_delta(k);
     }
     if (level >= SL_CPU_NEON_I8MM)
         sl_kernels_fill_neoni8mm_quant(k);

@@ -40,6 +40,8 @@ void sl_kernels_fill_neon_quant(sl_kernels *k);   /* mul (Q) */
 void sl_kernels_fill_neon_dequant(sl_kernels *k); /* dequantize, quantize */
 void sl_kernels_fill_neon_float(sl_kernels *k);
 void sl_kernels_fill_neon_attention(sl_kernels *k);
+void sl_kernels_fill_neon_math(sl_kernels *k);
+void sl_kernels_fill_neon_delta(sl_kernels *k);
 void sl_kernels_fill_neoni8mm_quant(sl_kernels *k);
 #endif
 

@@ -171,6 +171,30 @@ SL_INLINE uint32_t vec_largest_bits(vec v)
     return _mm512_reduce_max_epu32(_mm512_castps_si512(v));
 }
 
+/* Values next to each other change places; the first of each two is negated. */
+SL_INLINE vec vec_swap_pairs(vec v)
+{
+    return _mm512_permute_ps(v, 0xb1);
+}
+
+SL_INLINE vec vec_neg_even(vec v)
+{
+    return _mm512_xor_ps(v, _mm512_castsi512_ps(_mm512_set1_epi64(0x80000000)));
+}
+
+/* The first n of half as many elements as there are lanes, each twice. */
+SL_INLINE vec vec_load_twice(const float *p, size_t n)
+{
+    const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    const __m256 v = _mm256_maskz_loadu_ps((__mmask8)avx512_first(n), p);
+    return _mm512_permutexvar_ps(twice, _mm512_castps256_ps512(v));
+}
+
+SL_INLINE void vec_store_half(uint16_t *p, vec v)
+{
+    _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
 /* The tree of lanes.h. */
 SL_INLINE float vec_sum(const vec *lane)
 {
@@ -328,6 +352,27 @@ SL_INLINE uint32_t vec_largest_bits(vec v)
     return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1)));
 }
 
+SL_INLINE vec vec_swap_pairs(vec v)
+{
+    return _mm256_permute_ps(v, 0xb1);
+}
+
+SL_INLINE vec vec_neg_even(vec v)
+{
+    return _mm256_xor_ps(v, _mm256_castsi256_ps(_mm256_set1_epi64x(0x80000000)));
+}
+
+SL_INLINE vec vec_twice(const float *p)
+{
+    const __m256i twice = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), twice);
+}
+
+SL_INLINE void vec_store_half(uint16_t *p, vec v)
+{
+    _mm_storeu_si128((void *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+}
+
 SL_INLINE float vec_sum(const vec *lane)
 {
     return avx2_sum(lane[0], lane[1]);
@@ -483,6 +528,28 @@ SL_INLINE uint32_t vec_largest_bits(vec v)
     return vmaxvq_u32(vreinterpretq_u32_f32(v));
 }
 
+SL_INLINE vec vec_swap_pairs(vec v)
+{
+    return vrev64q_f32(v);
+}
+
+SL_INLINE vec vec_neg_even(vec v)
+{
+    const uint32x4_t minus = vreinterpretq_u32_u64(vdupq_n_u64(0x80000000u));
+    return vreinterpretq_f32_u32(veorq_u32(vreinterpretq_u32_f32(v), minus));
+}
+
+SL_INLINE vec vec_twice(const float *p)
+{
+    const float32x2_t v = vld1_f32(p);
+    return vcombine_f32(vdup_lane_f32(v, 0), vdup_lane_f32(v, 1));
+}
+
+SL_INLINE void vec_store_half(uint16_t *p, vec v)
+{
+    vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v)));
+}
+
 SL_INLINE float vec_sum(const vec *lane)
 {
     return neon_sum(lane);
@@ -497,6 +564,15 @@ SL_INLINE vec vec_load_some(const float *p, size_t n)
         return vec_load(p);
     memcpy(some, p, n * sizeof *p);
     return vec_load(some);
+}
+
+SL_INLINE vec vec_load_twice(const float *p, size_t n)
+{
+    float some[VEC / 2] = {0};
+    if (n == VEC / 2)
+        return vec_twice(p);
+    memcpy(some, p, n * sizeof *p);
+    return vec_twice(some);
 }
 
 SL_INLINE void vec_store_some(float *p, vec v, size_t n)
@@ -519,8 +595,21 @@ SL_INLINE size_t vec_left(size_t n, size_t at)
     return n - at < VEC ? n - at : VEC;
 }
 
-/* A loop over n elements: at, and how many of them the vector there has (some). */
-#define VEC_FOR(n) for (size_t at = 0, some; at < (n) && (some = vec_left(n, at)); at += VEC)
+/* Does what is said for each vector of n elements: at is its place, some of its elements count. The
+ * text stands twice, so that whole vectors test nothing. (AVX2: y += x 135 ns for 4096, else 245.)
+ */
+#define VEC_EACH(n, ...)                                                                           \
+    do {                                                                                           \
+        size_t at = 0;                                                                             \
+        for (; at + VEC <= (n); at += VEC) {                                                       \
+            const size_t some = VEC;                                                               \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+        if (at < (n)) {                                                                            \
+            const size_t some = (n)-at;                                                            \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    } while (0)
 
 /* x.y in the 16 lanes. */
 static inline float vec_dot(const float *x, const float *y, size_t n)

@@ -425,12 +425,11 @@ static void attn_merge(SL_ATTN_MERGE_ARGS)
             continue;
         const float rescale = sl_exp(part[0] - max);
         sum = fmaf(part[1], rescale, sum);
-        VEC_FOR(dim_v)
-        {
+        VEC_EACH(dim_v, {
             const vec v = vec_load_some(part + 2 + at, some);
             vec_store_some(out + at, vec_fma(v, vec_all(rescale), vec_load_some(out + at, some)),
                            some);
-        }
+        });
     }
     if (sink)
         sum += sl_exp(*sink - max);
