@@ -126,14 +126,14 @@ static sl_status whole_limit(plan *p, uint64_t floor, uint64_t *out, sl_err *err
     sl_price price;
     uint64_t low = floor, high = floor, step = 1 << 20;
     sl_status st = sl_setup_price(&p->setup, p->o, &p->demand, floor, &price, err);
-    while (!st && price.split.streamed_bytes) {
+    while (!st && !sl_split_all_stay(&price.split)) {
         high += high;
         st = sl_setup_price(&p->setup, p->o, &p->demand, high, &price, err);
     }
     while (!st && high - low > step) {
         uint64_t mid = low + (high - low) / 2;
         st = sl_setup_price(&p->setup, p->o, &p->demand, mid, &price, err);
-        if (price.split.streamed_bytes)
+        if (!sl_split_all_stay(&price.split))
             low = mid;
         else
             high = mid;

@@ -15,6 +15,20 @@ void sl_phase_begin(sl_phase *p, const sl_setup *s)
     sl_stream_stats_get(sl_model_stream(s->model), &p->io);
 }
 
+static sl_need_stats need_between(const sl_need_stats *was, const sl_need_stats *now)
+{
+    return (sl_need_stats){.needs = now->needs - was->needs,
+                           .hits = now->hits - was->hits,
+                           .miss_bytes = now->miss_bytes - was->miss_bytes,
+                           .guesses = now->guesses - was->guesses,
+                           .guesses_right = now->guesses_right - was->guesses_right,
+                           .hints = now->hints - was->hints,
+                           .hints_useful = now->hints_useful - was->hints_useful,
+                           .hints_late = now->hints_late - was->hints_late,
+                           .hint_bytes = now->hint_bytes - was->hint_bytes,
+                           .wasted_bytes = now->wasted_bytes - was->wasted_bytes};
+}
+
 void sl_phase_end(sl_phase *p, const sl_setup *s, uint64_t tokens)
 {
     sl_stream_stats now, was = p->io;
@@ -31,6 +45,8 @@ void sl_phase_end(sl_phase *p, const sl_setup *s, uint64_t tokens)
                               .ahead_parts = now.ahead_parts - was.ahead_parts,
                               .ahead_bytes = now.ahead_bytes - was.ahead_bytes,
                               .max_in_flight = now.max_in_flight,
+                              .evictions = now.evictions - was.evictions,
+                              .need = need_between(&was.need, &now.need),
                               .io_cpu_ns = now.io_cpu_ns - was.io_cpu_ns};
 }
 
@@ -66,6 +82,22 @@ static void say_phase(const char *name, const sl_phase *p)
            sl_show_seconds(d, compute_seconds(p)));
 }
 
+static void say_experts(const sl_stream_stats *io)
+{
+    const sl_need_stats *n = &io->need;
+    char a[SL_SHORT], b[SL_SHORT];
+    if (!n->needs)
+        return;
+    sl_say("experts: %.0f %% of %" PRIu64 " were in the pool, %s read when needed",
+           100.0 * (double)n->hits / (double)n->needs, n->needs, sl_show_bytes(a, n->miss_bytes));
+    if (n->guesses)
+        sl_say("prediction: %.0f %% of the guesses right (%.0f %% of what was needed); %s read "
+               "ahead, %s for nothing",
+               100.0 * (double)n->guesses_right / (double)n->guesses,
+               100.0 * (double)n->guesses_right / (double)n->needs, sl_show_bytes(a, n->hint_bytes),
+               sl_show_bytes(b, n->wasted_bytes));
+}
+
 void sl_run_report_say(const sl_run_report *r, const sl_setup *s, const sl_options *o)
 {
     char a[SL_SHORT], b[SL_SHORT];
@@ -76,6 +108,7 @@ void sl_run_report_say(const sl_run_report *r, const sl_setup *s, const sl_optio
     if (!d->tokens || d->seconds <= 0)
         return;
     double each = d->seconds / (double)d->tokens;
+    say_experts(&d->io);
     if (bound > 0)
         sl_say("bound: the disk needs %s per token at the least, the run took %s: %.0f %% of the "
                "bound",
@@ -84,6 +117,24 @@ void sl_run_report_say(const sl_run_report *r, const sl_setup *s, const sl_optio
         sl_say("disk: %s while decoding; %.0f %% of the time was waiting for it",
                sl_show_rate(a, (double)d->io.bytes_read / d->seconds),
                100 * wait_seconds(d) / d->seconds);
+}
+
+static void write_needs(sl_json_writer *w, const sl_stream_stats *io)
+{
+    const sl_need_stats *n = &io->need;
+    sl_json_write_object(w, "experts");
+    sl_json_write_uint(w, "needs", n->needs);
+    sl_json_write_uint(w, "hits", n->hits);
+    sl_json_write_uint(w, "miss_bytes", n->miss_bytes);
+    sl_json_write_uint(w, "evictions", io->evictions);
+    sl_json_write_uint(w, "guesses", n->guesses);
+    sl_json_write_uint(w, "guesses_right", n->guesses_right);
+    sl_json_write_uint(w, "hints", n->hints);
+    sl_json_write_uint(w, "hints_useful", n->hints_useful);
+    sl_json_write_uint(w, "hints_late", n->hints_late);
+    sl_json_write_uint(w, "hint_bytes", n->hint_bytes);
+    sl_json_write_uint(w, "wasted_bytes", n->wasted_bytes);
+    sl_json_write_close(w);
 }
 
 void sl_phase_write(sl_json_writer *w, const char *key, const sl_phase *p)
@@ -99,6 +150,8 @@ void sl_phase_write(sl_json_writer *w, const char *key, const sl_phase *p)
     sl_json_write_uint(w, "passes", p->io.passes);
     sl_json_write_uint(w, "ahead_parts", p->io.ahead_parts);
     sl_json_write_uint(w, "ahead_bytes", p->io.ahead_bytes);
+    if (p->io.need.needs)
+        write_needs(w, &p->io);
     sl_json_write_close(w);
 }
 
@@ -121,6 +174,12 @@ static void write_memory(sl_json_writer *w, const sl_setup *s)
     sl_json_write_uint(w, "streamed", split->streamed_bytes);
     sl_json_write_uint(w, "pinned", split->pinned_bytes);
     sl_json_write_uint(w, "ring", split->ring_bytes);
+    if (split->on_demand_parts) {
+        sl_json_write_uint(w, "experts", split->on_demand_bytes);
+        sl_json_write_uint(w, "expert_parts", split->on_demand_parts);
+        sl_json_write_uint(w, "pool", split->pool_bytes);
+        sl_json_write_uint(w, "pool_slots", split->pool_slots);
+    }
     sl_json_write_uint(w, "rows", split->rows_bytes);
     sl_json_write_uint(w, "io", split->io_bytes);
     sl_json_write_uint(w, "part", s->price.part_bytes);

@@ -232,13 +232,14 @@ static sl_status split_rest(const sl_setup *s, sl_price *p, sl_err *err)
  * say what the run really costs. A smaller whole needs smaller tables, so this goes in rounds. */
 static void take_no_more(const sl_setup *s, sl_price *p)
 {
-    while (!p->split.streamed_bytes) {
+    while (sl_split_all_stay(&p->split)) {
         sl_stream_options o = p->stream;
         sl_split split;
-        o.memory_bytes = p->split.pinned_bytes + p->split.rows_bytes + p->split.io_bytes;
+        o.memory_bytes =
+            p->split.pinned_bytes + p->split.pool_bytes + p->split.rows_bytes + p->split.io_bytes;
         if (o.memory_bytes >= p->stream.memory_bytes ||
             sl_stream_split(sl_model_plan(s->model), &o, &split, NULL) != SL_OK ||
-            split.streamed_bytes)
+            !sl_split_all_stay(&split))
             return;
         p->stream = o;
         p->split = split;
@@ -407,7 +408,12 @@ static void say_split(const sl_setup *s, const sl_options *o)
                sl_show_bytes(b, split->weights_bytes - split->streamed_bytes),
                sl_show_bytes(c, split->streamed_bytes), sl_show_bytes(terms, split->ring_bytes));
     else
-        sl_say("weights: %s, all of them stay", sl_show_bytes(a, split->weights_bytes));
+        sl_say("weights: %s%s, all of them stay", sl_show_bytes(a, split->weights_bytes),
+               split->on_demand_parts ? " for every token" : "");
+    if (split->on_demand_parts)
+        sl_say("experts: %s in %" PRIu32 " parts, of which a pool holds %" PRIu32 " (%s)",
+               sl_show_bytes(a, split->on_demand_bytes), split->on_demand_parts, split->pool_slots,
+               sl_show_bytes(b, split->pool_bytes));
 }
 
 static void say_speed(const sl_setup *s, const sl_options *o)
@@ -416,8 +422,12 @@ static void say_speed(const sl_setup *s, const sl_options *o)
     const sl_split *split = sl_stream_split_of(sl_model_stream(s->model));
     uint64_t known = sl_setup_disk_rate(o);
     double rate = known ? (double)known : SL_DISK_ASSUMED_MIB * (double)MIB;
+    if (sl_split_all_stay(split)) {
+        sl_say("speed: nothing is read twice");
+        return;
+    }
     if (!split->streamed_bytes) {
-        sl_say("speed: nothing is read after the first pass");
+        sl_say("speed: depends on how often the experts of a token are in the pool");
         return;
     }
     sl_say("speed: reads %s per token: at least %s at %s%s",

@@ -19,6 +19,7 @@ typedef struct sl_read {
 
     /* The scheduler's. */
     uint32_t fetch, tries;
+    bool first_stage, predicted;
     uint64_t number;      /* counts all reads, from 1 */
     struct sl_read *next; /* of the list that it is in */
 } sl_read;

@@ -29,7 +29,7 @@ typedef struct mapped_engine {
     const sl_plan *plan;
     uint64_t page;
     uint8_t **map;        /* by file */
-    range *drop;          /* by span of the ALWAYS parts: what goes when the part goes */
+    range *drop;          /* by span: what goes when the part goes */
     uint32_t *drop_first; /* by part: its first span in drop */
     uint32_t n_spans;
 } mapped_engine;
@@ -51,11 +51,18 @@ static int by_offset(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* The page between two neighbours goes with the one that is left last; a pinned one keeps it. */
+static bool on_demand(const sl_plan *p, const owner *o)
+{
+    return p->parts[o->part].kind == SL_PART_ON_DEMAND;
+}
+
+/* The page between two neighbours goes with the one that is left last; a pinned one keeps it.
+ * On-demand parts go in no order: either takes the page along, and the other faults it in again. */
 static void share(const sl_plan *p, owner *a, owner *b)
 {
     uint64_t from = b->drop->from, to = a->drop->to;
-    if (a->span->file != b->span->file || from >= to || (a->pinned && b->pinned))
+    if (a->span->file != b->span->file || from >= to || (a->pinned && b->pinned) ||
+        (on_demand(p, a) && on_demand(p, b)))
         return;
     bool b_keeps =
         a->pinned != b->pinned ? b->pinned : p->parts[a->part].unit <= p->parts[b->part].unit;
@@ -70,7 +77,7 @@ static sl_status drops_make(mapped_engine *m, const uint8_t *pinned, sl_err *err
     const sl_plan *p = m->plan;
     m->drop_first = calloc(p->n_parts + 1, sizeof *m->drop_first);
     for (uint32_t i = 0; i < p->n_parts; i++)
-        m->n_spans += p->parts[i].kind == SL_PART_ALWAYS ? p->parts[i].n_spans : 0;
+        m->n_spans += p->parts[i].n_spans;
     m->drop = calloc(m->n_spans + 1, sizeof *m->drop);
     owner *owners = calloc(m->n_spans + 1, sizeof *owners);
     if (!m->drop_first || !m->drop || !owners) {
@@ -80,7 +87,7 @@ static sl_status drops_make(mapped_engine *m, const uint8_t *pinned, sl_err *err
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n_parts; i++) {
         m->drop_first[i] = n;
-        for (uint32_t k = 0; p->parts[i].kind == SL_PART_ALWAYS && k < p->parts[i].n_spans; k++) {
+        for (uint32_t k = 0; k < p->parts[i].n_spans; k++) {
             const sl_span *s = &p->parts[i].spans[k];
             m->drop[n] = (range){sl_round_down(s->offset, m->page),
                                  sl_round_up(s->offset + s->need, m->page)};

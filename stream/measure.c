@@ -28,7 +28,7 @@ static uint64_t memory_for(const sl_plan *p, const sl_stream_options *o)
     sl_split split;
     sl_stream_options none = *o;
     none.memory_bytes = 0;
-    sl_split_choose(p, &none, &split, NULL, NULL);
+    sl_split_choose(p, &none, &split, NULL, NULL, NULL);
     uint64_t want = split.floor_bytes + RING_BYTES;
     return want < o->memory_bytes || !o->memory_bytes ? want : o->memory_bytes;
 }

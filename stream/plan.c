@@ -296,13 +296,23 @@ sl_part_view sl_plan_part_view(const sl_plan *p, uint32_t part)
                           .slot_bytes = q->slot_bytes};
 }
 
-uint64_t sl_plan_always_bytes(const sl_plan *p)
+static uint64_t bytes_of_kind(const sl_plan *p, sl_part_kind kind)
 {
     uint64_t sum = 0;
     for (uint32_t i = 0; i < p->n_parts; i++)
-        if (p->parts[i].kind == SL_PART_ALWAYS)
+        if (p->parts[i].kind == kind)
             sum += p->parts[i].len_bytes;
     return sum;
+}
+
+uint64_t sl_plan_always_bytes(const sl_plan *p)
+{
+    return bytes_of_kind(p, SL_PART_ALWAYS);
+}
+
+uint64_t sl_plan_on_demand_bytes(const sl_plan *p)
+{
+    return bytes_of_kind(p, SL_PART_ON_DEMAND);
 }
 
 uint64_t sl_plan_memory_bytes(const sl_plan *p)

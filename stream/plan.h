@@ -72,8 +72,10 @@ typedef struct sl_rows_need {
 } sl_rows_need;
 sl_rows_need sl_rows_plan(const sl_plan *p, const sl_stream_options *o);
 
-/* As sl_stream_split(); pinned: NULL, or n_parts flags that say which parts stay. */
+/* As sl_stream_split(); pinned: NULL, or n_parts flags that say which parts stay; pool: NULL, or
+ * the slots for the on-demand parts (pool.h). */
+struct sl_pool_plan;
 sl_status sl_split_choose(const sl_plan *p, const sl_stream_options *o, sl_split *out,
-                          uint8_t *pinned, sl_err *err);
+                          uint8_t *pinned, struct sl_pool_plan *pool, sl_err *err);
 
 #endif

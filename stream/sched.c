@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sched.h"
+#include "sched_impl.h"
 
 enum {
     N_FETCHES = SL_SCHED_READS + 8, /* in flight, and the few that are listed without being so */
@@ -19,10 +19,12 @@ uint64_t sl_sched_memory_bytes(const sl_plan *p)
     uint64_t n = sl_plan_always_count(p);
     return (n + 1) * (sizeof(sl_resident) + sizeof(sl_ring_slot) + sizeof(uint32_t)) +
            (p->n_parts + 1) * sizeof(uint32_t) + (p->n_units + 1) * sizeof(uint32_t) +
-           N_FETCHES * sizeof(sl_fetch) + SL_SCHED_READS * sizeof(sl_read);
+           N_FETCHES * sizeof(sl_fetch) + SL_SCHED_READS * sizeof(sl_read) +
+           sl_on_demand_memory_bytes(p);
 }
 
-static void slots_assign(sl_sched *s, const sl_sched_config *c)
+/* Returns where the pinned slots end; NULL: the engine has its own memory. */
+static uint8_t *slots_assign(sl_sched *s, const sl_sched_config *c)
 {
     uint8_t *at = c->memory ? c->memory + c->ring_bytes : NULL;
     for (uint32_t i = 0; i < s->n_order; i++) {
@@ -33,12 +35,13 @@ static void slots_assign(sl_sched *s, const sl_sched_config *c)
         r->data = at;
         at += s->plan->parts[r->part].slot_bytes;
     }
+    return at;
 }
 
 static sl_status tables_make(sl_sched *s, const sl_plan *p, sl_err *err)
 {
     uint32_t *order = calloc(s->n_order + 1, sizeof *order);
-    s->resident = calloc(s->n_order + 1, sizeof *s->resident);
+    s->resident = calloc(p->n_parts + 1, sizeof *s->resident);
     s->slots = calloc(s->n_order + 1, sizeof *s->slots);
     s->position = malloc((p->n_parts + 1) * sizeof *s->position);
     s->unit_first = calloc(p->n_units + 1, sizeof *s->unit_first);
@@ -61,6 +64,7 @@ static sl_status tables_make(sl_sched *s, const sl_plan *p, sl_err *err)
     for (uint32_t i = 0; i < SL_SCHED_READS; i++)
         s->reads[i].next = i + 1 < SL_SCHED_READS ? &s->reads[i + 1] : NULL;
     s->free_fetch = s->fetches;
+    s->n_free_fetch = N_FETCHES;
     s->free_read = s->reads;
     return SL_OK;
 }
@@ -73,6 +77,7 @@ sl_status sl_sched_open(sl_sched *s, const sl_sched_config *c, sl_err *err)
                     .release = c->release,
                     .ctx = c->ctx,
                     .n_order = sl_plan_always_count(c->plan),
+                    .n_on_demand = c->plan->n_parts - sl_plan_always_count(c->plan),
                     .ring_memory = c->memory,
                     .waiting = UINT32_MAX,
                     .cursor_pass = 1};
@@ -80,13 +85,13 @@ sl_status sl_sched_open(sl_sched *s, const sl_sched_config *c, sl_err *err)
     piece = sl_round_down(piece, c->plan->align);
     s->o.piece_bytes = piece ? piece : c->plan->align;
     sl_status st = tables_make(s, c->plan, err);
-    if (st) {
-        sl_sched_close(s);
-        return st;
+    if (st == SL_OK) {
+        sl_ring_init(&s->ring, c->ring_bytes, s->slots, s->n_order + 1);
+        st = sl_on_demand_open(s, c, slots_assign(s, c), err);
     }
-    sl_ring_init(&s->ring, c->ring_bytes, s->slots, s->n_order + 1);
-    slots_assign(s, c);
-    return SL_OK;
+    if (st)
+        sl_sched_close(s);
+    return st;
 }
 
 void sl_sched_close(sl_sched *s)
@@ -97,12 +102,13 @@ void sl_sched_close(sl_sched *s)
     free(s->unit_first);
     free(s->fetches);
     free(s->reads);
+    sl_on_demand_close(s);
     *s = (sl_sched){0};
 }
 
 /* ---- fetches and their lists ---- */
 
-static void list_add(sl_sched *s, sl_fetch *f, sl_priority priority)
+void sl_fetch_list_add(sl_sched *s, sl_fetch *f, sl_priority priority)
 {
     sl_fetch_list *l = &s->list[priority];
     f->priority = (uint8_t)priority;
@@ -116,7 +122,7 @@ static void list_add(sl_sched *s, sl_fetch *f, sl_priority priority)
     l->last = f;
 }
 
-static void list_remove(sl_sched *s, sl_fetch *f)
+void sl_fetch_list_remove(sl_sched *s, sl_fetch *f)
 {
     sl_fetch_list *l = &s->list[f->priority];
     if (!f->listed)
@@ -139,21 +145,22 @@ static sl_fetch *fetch_new(sl_sched *s, const sl_span *spans, uint32_t n_spans, 
     if (!f)
         return NULL;
     s->free_fetch = f->next;
+    s->n_free_fetch--;
     *f = (sl_fetch){.spans = spans, .n_spans = n_spans, .base = base, .pass = pass};
     return f;
 }
 
-static void fetch_free(sl_sched *s, sl_fetch *f)
+void sl_fetch_free(sl_sched *s, sl_fetch *f)
 {
-    list_remove(s, f);
+    sl_fetch_list_remove(s, f);
     if (f->resident)
         f->resident->fetch = NULL;
     f->next = s->free_fetch;
     s->free_fetch = f;
+    s->n_free_fetch++;
 }
 
-/* ABSENT -> QUEUED. False: no fetch to be had now. */
-static bool part_queue(sl_sched *s, sl_resident *r, sl_priority priority, uint64_t pass)
+bool sl_part_queue(sl_sched *s, sl_resident *r, sl_priority priority, uint64_t pass)
 {
     const sl_part *part = &s->plan->parts[r->part];
     if (part->n_spans == 0) {
@@ -166,7 +173,7 @@ static bool part_queue(sl_sched *s, sl_resident *r, sl_priority priority, uint64
     f->resident = r;
     r->fetch = f;
     r->state = SL_PART_QUEUED;
-    list_add(s, f, priority);
+    sl_fetch_list_add(s, f, priority);
     return true;
 }
 
@@ -185,12 +192,12 @@ static void slot_drop(sl_sched *s, sl_resident *r)
 {
     sl_fetch *f = r->fetch;
     if (f && f->in_flight) {
-        list_remove(s, f);
+        sl_fetch_list_remove(s, f);
         f->dropped = true;
         return;
     }
     if (f)
-        fetch_free(s, f);
+        sl_fetch_free(s, f);
     slot_give_back(s, r);
 }
 
@@ -209,6 +216,7 @@ static void slots_drop(sl_sched *s, uint64_t pass, uint32_t from)
  * pass. The reader goes back to the first streamed part among them. */
 static void failures_forget(sl_sched *s)
 {
+    sl_on_demand_forget(s);
     for (uint32_t i = 0; i < s->n_order; i++) {
         sl_resident *r = &s->resident[i];
         if (r->state != SL_PART_FAILED)
@@ -226,9 +234,11 @@ static void failures_forget(sl_sched *s)
 
 /* ---- the pass's side ---- */
 
-void sl_sched_pass_begin(sl_sched *s, uint32_t n_units)
+void sl_sched_pass_begin(sl_sched *s, sl_pass_kind kind, uint32_t rows, uint32_t n_units)
 {
     s->pass++;
+    s->pass_rows = rows;
+    s->hints_flow = kind == SL_PASS_PREFILL;
     s->in_pass = true;
     s->end = s->unit_first[n_units];
     s->stats.passes++;
@@ -243,6 +253,9 @@ void sl_sched_pass_end(sl_sched *s)
         return;
     s->in_pass = false;
     s->waiting = UINT32_MAX;
+    sl_needs_end(s);
+    sl_hints_end(s);
+    sl_pool_tick(&s->pool, s->pass_rows);
     slots_drop(s, s->pass, 0);
     if (s->cursor_pass <= s->pass) {
         s->cursor_pass = s->pass + 1;
@@ -251,7 +264,7 @@ void sl_sched_pass_end(sl_sched *s)
     failures_forget(s);
 }
 
-static sl_status failure_tell(const sl_sched *s, const sl_failure *f, sl_err *err)
+sl_status sl_failure_tell(const sl_sched *s, const sl_failure *f, sl_err *err)
 {
     const char *path = s->plan->files[f->file]->path;
     if (f->errno_value)
@@ -269,11 +282,11 @@ static void demand(sl_sched *s, sl_resident *r, uint32_t position)
 {
     bool passed = s->cursor_pass > s->pass || s->cursor > position;
     if (r->fetch && r->fetch->listed && r->fetch->priority != SL_DEMAND) {
-        list_remove(s, r->fetch);
-        list_add(s, r->fetch, SL_DEMAND);
+        sl_fetch_list_remove(s, r->fetch);
+        sl_fetch_list_add(s, r->fetch, SL_DEMAND);
     } else if (r->state == SL_PART_ABSENT && r->pinned && passed && !s->list[SL_DEMAND].first) {
         /* The reader has been here: an earlier read of it failed in the pass before. */
-        part_queue(s, r, SL_DEMAND, s->pass);
+        sl_part_queue(s, r, SL_DEMAND, s->pass);
     }
 }
 
@@ -284,7 +297,7 @@ sl_status sl_sched_enter(sl_sched *s, uint32_t unit, sl_err *err)
     for (uint32_t i = s->unit_first[unit]; i < s->unit_first[unit + 1]; i++) {
         sl_resident *r = &s->resident[i];
         if (r->state == SL_PART_FAILED)
-            return failure_tell(s, &r->failure, err);
+            return sl_failure_tell(s, &r->failure, err);
         if (r->state == SL_PART_READY)
             continue;
         all = false;
@@ -301,6 +314,7 @@ void sl_sched_leave(sl_sched *s, uint32_t unit)
     for (uint32_t i = s->unit_first[unit]; i < s->unit_first[unit + 1]; i++)
         if (s->resident[i].slot)
             slot_drop(s, &s->resident[i]);
+    sl_needs_end(s);
 }
 
 void sl_sched_rows_start(sl_sched *s, const sl_span *spans, uint32_t n, uint8_t *base)
@@ -308,14 +322,14 @@ void sl_sched_rows_start(sl_sched *s, const sl_span *spans, uint32_t n, uint8_t 
     sl_fetch *f = fetch_new(s, spans, n, base, s->pass);
     s->rows_busy = true;
     s->rows_failed = false;
-    list_add(s, f, SL_DEMAND);
+    sl_fetch_list_add(s, f, SL_DEMAND);
 }
 
 sl_status sl_sched_rows_state(sl_sched *s, sl_err *err)
 {
     if (s->rows_busy)
         return SL_EAGAIN;
-    return s->rows_failed ? failure_tell(s, &s->rows_failure, err) : SL_OK;
+    return s->rows_failed ? sl_failure_tell(s, &s->rows_failure, err) : SL_OK;
 }
 
 /* ---- the engine's side ---- */
@@ -359,7 +373,7 @@ static bool cursor_pull(sl_sched *s)
         }
         if (!r->pinned && (r->state != SL_PART_ABSENT || !slot_take(s, r)))
             return false;
-        bool queued = part_queue(s, r, cursor_priority(s), s->cursor_pass);
+        bool queued = sl_part_queue(s, r, cursor_priority(s), s->cursor_pass);
         s->cursor++;
         if (queued && r->fetch)
             return true;
@@ -369,12 +383,15 @@ static bool cursor_pull(sl_sched *s)
 
 static sl_fetch *next_fetch(sl_sched *s)
 {
-    if (s->list[SL_DEMAND].first)
+    if (s->list[SL_DEMAND].first || sl_need_pull(s))
         return s->list[SL_DEMAND].first;
     if (!s->list[SL_SEQUENTIAL].first && cursor_pull(s))
         return s->list[SL_DEMAND].first ? s->list[SL_DEMAND].first : s->list[SL_SEQUENTIAL].first;
-    return s->list[SL_SEQUENTIAL].first ? s->list[SL_SEQUENTIAL].first
-                                        : s->list[SL_PREDICTED].first;
+    if (s->list[SL_SEQUENTIAL].first)
+        return s->list[SL_SEQUENTIAL].first;
+    if (!s->list[SL_PREDICTED].first)
+        sl_hint_pull(s);
+    return s->list[SL_PREDICTED].first;
 }
 
 /* Whether the disk limit lets len bytes out now; if so they are paid for. */
@@ -393,12 +410,19 @@ static bool pay(sl_sched *s, uint64_t len, uint64_t *wait_ns)
     return true;
 }
 
+/* Guesses must not keep the disk busy when a unit comes to ask for what it needs. */
+static bool hints_enough(const sl_sched *s, const sl_fetch *f, uint32_t len)
+{
+    return f->priority == SL_PREDICTED && !s->hints_flow && s->predicted_in_flight &&
+           s->predicted_in_flight + len > s->o.hint_bytes;
+}
+
 static void first_piece(sl_sched *s, const sl_fetch *f)
 {
     if (!f->resident || f->resident->state != SL_PART_QUEUED)
         return;
     f->resident->state = SL_PART_READING;
-    if (f->pass > s->pass) {
+    if (f->pass > s->pass && !f->resident->on_demand) {
         s->stats.ahead_parts++;
         s->stats.ahead_bytes += s->plan->parts[f->resident->part].slot_bytes;
     }
@@ -422,16 +446,21 @@ static sl_read *cut(sl_sched *s, sl_fetch *f, uint32_t len)
                    .need = need < len ? (uint32_t)need : len,
                    .dest = f->base ? f->base + span->at + f->cut : NULL,
                    .fetch = (uint32_t)(f - s->fetches),
+                   .first_stage = span->stage == 0,
+                   .predicted = f->priority == SL_PREDICTED,
                    .number = ++s->n_reads};
     first_piece(s, f);
     f->in_flight++;
+    f->first_in_flight += r->first_stage;
+    f->cut_bytes += len;
+    s->predicted_in_flight += r->predicted ? len : 0;
     f->cut += len;
     if (f->cut == span->len) {
         f->cut = 0;
         f->span++;
     }
     if (f->span == f->n_spans)
-        list_remove(s, f);
+        sl_fetch_list_remove(s, f);
     s->in_flight_bytes += len;
     s->stats.reads++;
     if (s->in_flight_bytes > s->stats.max_in_flight)
@@ -455,6 +484,10 @@ uint32_t sl_sched_next(sl_sched *s, sl_read **out, uint32_t max, uint64_t *wait_
             break;
         }
         uint32_t len = piece_len(s, f);
+        if (hints_enough(s, f, len)) {
+            s->starved = true; /* a need goes out at once */
+            break;
+        }
         if (s->in_flight_bytes && s->in_flight_bytes + len > s->o.in_flight_bytes)
             break;
         if (!pay(s, len, wait_ns))
@@ -468,7 +501,7 @@ static void fetch_fail(sl_sched *s, sl_fetch *f, const sl_read *r, int errno_val
 {
     sl_failure failure = {
         .errno_value = errno_value, .file = r->file, .len = r->len, .offset = r->offset + r->done};
-    list_remove(s, f);
+    sl_fetch_list_remove(s, f);
     if (f->failed || f->dropped)
         return;
     f->failed = true;
@@ -483,10 +516,12 @@ static void fetch_end(sl_sched *s, sl_fetch *f)
 {
     sl_resident *r = f->resident;
     bool dropped = f->dropped, failed = f->failed;
-    fetch_free(s, f);
+    sl_fetch_free(s, f);
     if (!r) {
         s->rows_busy = false;
         s->rows_failed = failed;
+    } else if (r->on_demand) {
+        sl_on_demand_end(s, r, dropped, failed);
     } else if (dropped) {
         slot_give_back(s, r);
     } else {
@@ -509,8 +544,10 @@ static void retry_add(sl_sched *s, sl_read *r)
  * must. */
 static bool piece_over(sl_sched *s, sl_fetch *f, sl_read *r)
 {
-    if (f->dropped || f->failed)
+    if (f->dropped || f->failed) { /* nobody takes it up again without this piece */
+        f->failed |= r->result < 0 || r->done + (uint32_t)r->result < r->need;
         return true;
+    }
     bool again = r->result == -EINTR || r->result == -EAGAIN;
     if (r->result < 0 && (!again || ++r->tries >= MAX_TRIES)) {
         fetch_fail(s, f, r, -r->result);
@@ -544,6 +581,19 @@ static void inject(const sl_sched *s, sl_read *r)
             (uint64_t)r->result > s->o.short_read ? r->result - (int32_t)s->o.short_read : 0;
 }
 
+/* READING -> FIRST, when that is so. */
+static bool first_stage_there(const sl_sched *s, const sl_fetch *f)
+{
+    sl_resident *r = f->resident;
+    if (!r || r->state != SL_PART_READING || f->failed || f->dropped || f->first_in_flight)
+        return false;
+    const uint32_t n = s->plan->parts[r->part].n_first_spans;
+    if (!n || f->span < n)
+        return false;
+    r->state = SL_PART_FIRST;
+    return true;
+}
+
 bool sl_sched_done(sl_sched *s, sl_read *r)
 {
     sl_fetch *f = &s->fetches[r->fetch];
@@ -555,10 +605,12 @@ bool sl_sched_done(sl_sched *s, sl_read *r)
         return false;
     }
     s->in_flight_bytes -= r->len;
+    s->predicted_in_flight -= r->predicted ? r->len : 0;
+    f->first_in_flight -= r->first_stage;
     r->next = s->free_read;
     s->free_read = r;
     if (--f->in_flight || f->listed)
-        return false;
+        return first_stage_there(s, f);
     fetch_end(s, f);
     return true;
 }

@@ -17,11 +17,24 @@
  *     +-- sl_sched_pass_end, slot_drop ---- FAILED <------- a read failed --+
  *
  * A pinned part stays READY. A streamed part has a ring slot from QUEUED on; its memory is not used
- * again while a read into it is in flight. */
+ * again while a read into it is in flight. An on-demand part has a pool slot from QUEUED on, stays
+ * READY when nobody wants it any more, and becomes ABSENT when another takes its slot; between
+ * READING and READY it is FIRST when its first stage is there. What the pass wants of it
+ * (sl_resident.want):
+ *
+ *   NOTHING --- sl_sched_hint ---> HINTED ---- sl_sched_need ----> NEEDED --- sl_sched_parts --->
+ * GIVEN ^ ^                           |   (of another part: over)     ^ | |
+ * +---------------------------+                               |                             |
+ *      +--------------------------- sl_sched_need -------------------+ | ^ |
+ *      +--------- the next sl_sched_parts, sl_sched_leave, sl_sched_pass_end
+ * ----------------------+
+ *
+ * Only a READY part that nobody wants may lose its slot. */
 #ifndef SL_SCHED_H
 #define SL_SCHED_H
 
 #include "io.h"
+#include "pool.h"
 #include "ring.h"
 
 enum { SL_SCHED_READS = 128 }; /* reads in flight at once, at most; an engine's depth */
@@ -30,9 +43,12 @@ typedef enum sl_part_state {
     SL_PART_ABSENT,
     SL_PART_QUEUED,
     SL_PART_READING,
+    SL_PART_FIRST, /* on demand: the first stage is there */
     SL_PART_READY,
     SL_PART_FAILED
 } sl_part_state;
+
+typedef enum sl_want { SL_WANT_NOTHING, SL_WANT_HINTED, SL_WANT_NEEDED, SL_WANT_GIVEN } sl_want;
 
 typedef enum sl_priority { SL_DEMAND, SL_SEQUENTIAL, SL_PREDICTED, SL_PRIORITIES } sl_priority;
 
@@ -44,10 +60,12 @@ typedef struct sl_failure {
 
 typedef struct sl_fetch sl_fetch;
 
-typedef struct sl_resident { /* an ALWAYS part */
+typedef struct sl_resident { /* a part */
     uint32_t part;
     uint8_t state; /* sl_part_state */
-    bool pinned;
+    uint8_t want;  /* sl_want, of an on-demand part */
+    bool pinned, on_demand;
+    bool guessed;       /* came because of a hint, and nobody has needed it yet */
     uint8_t *data;      /* its slot; NULL when the engine has its own memory */
     sl_ring_slot *slot; /* of a streamed part that is not ABSENT */
     sl_fetch *fetch;    /* QUEUED or READING */
@@ -61,8 +79,9 @@ struct sl_fetch { /* one part or one batch of rows on its way */
     uint32_t n_spans, span;
     uint64_t cut; /* bytes of the current span that went out */
     uint8_t *base;
-    uint64_t pass; /* that will need it */
-    uint32_t in_flight;
+    uint64_t pass;                       /* that will need it */
+    uint64_t cut_bytes;                  /* in all */
+    uint32_t in_flight, first_in_flight; /* reads; of these, of the first stage */
     uint8_t priority;
     bool listed, dropped, failed;
 };
@@ -77,10 +96,18 @@ typedef struct sl_sched_config {
     const uint8_t *pinned;            /* by part; not kept */
     uint8_t *memory;                  /* the ring, then the pinned slots; NULL: engine's own */
     uint64_t ring_bytes;
+    const sl_pool_plan *pool; /* its slots lie behind the pinned ones */
     uint64_t (*clock)(void *ctx);
     void (*release)(void *ctx, uint32_t part); /* NULL, or told when a slot is given back */
     void *ctx;                                 /* of both */
 } sl_sched_config;
+
+/* On-demand parts in the order in which they are to be read. */
+typedef struct sl_queue {
+    uint32_t *position; /* in sl_sched.resident */
+    uint32_t n, next;   /* next: the first that may still have to be read */
+    uint32_t unit;
+} sl_queue;
 
 typedef struct sl_sched {
     const sl_plan *plan;
@@ -89,23 +116,33 @@ typedef struct sl_sched {
     void (*release)(void *ctx, uint32_t part);
     void *ctx;
 
-    sl_resident *resident; /* by position in the pass's order */
-    uint32_t *position;    /* of a part; UINT32_MAX: on demand */
+    sl_resident *resident; /* ALWAYS parts in the pass's order, then the on-demand parts */
+    uint32_t *position;    /* of a part */
     uint32_t *unit_first;  /* n_units + 1 positions */
-    uint32_t n_order;
+    uint32_t n_order, n_on_demand;
     uint8_t *ring_memory;
     sl_ring ring;
     sl_ring_slot *slots;
 
+    uint8_t *pool_memory;
+    sl_pool pool; /* entry i: resident n_order + i */
+    sl_queue need, hint;
+    uint32_t queue_cap;        /* of either */
+    bool on_demand_failed;     /* some part is FAILED */
+    sl_need_stats *unit_stats; /* by unit; NULL: nothing on demand */
+
     sl_fetch_list list[SL_PRIORITIES];
     sl_fetch *fetches;
     sl_fetch *free_fetch; /* by next */
+    uint32_t n_free_fetch;
     sl_read *reads;
     sl_read *free_read, *retry, *retry_last; /* by next */
 
-    uint64_t pass;        /* the current or last one, from 1 */
-    uint32_t end;         /* its end, a position */
-    bool in_pass;         /* between begin and end */
+    uint64_t pass;   /* the current or last one, from 1 */
+    uint32_t end;    /* its end, a position */
+    bool in_pass;    /* between begin and end */
+    bool hints_flow; /* the pass reads ahead through hints: no limit on them in flight */
+    uint32_t pass_rows;
     uint32_t waiting;     /* unit that the pass waits for, UINT32_MAX: none */
     uint64_t cursor_pass; /* the reader's: next to be fetched */
     uint32_t cursor;
@@ -114,7 +151,7 @@ typedef struct sl_sched {
     sl_failure rows_failure;
     bool rows_failed;
 
-    uint64_t in_flight_bytes;
+    uint64_t in_flight_bytes, predicted_in_flight;
     uint64_t paid_until; /* disk_limit: when the bytes sent so far are paid for */
     bool starved;        /* the last sl_sched_next() found nothing to read */
     uint64_t n_reads;    /* counts them, for fault injection */
@@ -127,12 +164,20 @@ sl_status sl_sched_open(sl_sched *s, const sl_sched_config *c, sl_err *err);
 void sl_sched_close(sl_sched *s);
 
 /* The pass's side. */
-void sl_sched_pass_begin(sl_sched *s, uint32_t n_units);
+void sl_sched_pass_begin(sl_sched *s, sl_pass_kind kind, uint32_t rows, uint32_t n_units);
 void sl_sched_pass_end(sl_sched *s);
 /* SL_OK: all there, and held until leave. SL_EAGAIN: asked for, with priority. SL_EIO, SL_EFORMAT:
  * a read failed. */
 sl_status sl_sched_enter(sl_sched *s, uint32_t unit, sl_err *err);
 void sl_sched_leave(sl_sched *s, uint32_t unit);
+/* On-demand parts of the entered unit, once per unit. */
+void sl_sched_need(sl_sched *s, uint32_t unit, const uint32_t *parts, const uint32_t *rows,
+                   uint32_t n);
+/* Takes back what was given before; then as sl_parts_next(), or SL_EAGAIN: none is there yet. */
+sl_status sl_sched_parts(sl_sched *s, uint32_t *parts, uint32_t max, uint32_t *n, sl_err *err);
+/* SL_OK: all stages of a given part are there. */
+sl_status sl_sched_part_rest(sl_sched *s, uint32_t part, sl_err *err);
+void sl_sched_hint(sl_sched *s, const uint32_t *parts, uint32_t n);
 /* One batch at a time. spans (kept until done) go to base + span.at. */
 void sl_sched_rows_start(sl_sched *s, const sl_span *spans, uint32_t n, uint8_t *base);
 sl_status sl_sched_rows_state(sl_sched *s, sl_err *err); /* SL_EAGAIN: not yet */

@@ -1,5 +1,6 @@
-/* How the memory is used: I/O and row buffers first, then a ring for the parts that stream, and all
- * the rest for pinned parts. Arithmetic only. */
+/* How the memory is used: I/O and row buffers first; then a ring for the parts that stream, and all
+ * the rest for pinned parts; or, when everything that a pass always needs can stay, all the rest
+ * for the pool. Arithmetic only. */
 #include <stdlib.h>
 
 #include "plan.h"
@@ -209,27 +210,44 @@ static uint64_t memory_for(uint64_t room, uint64_t fixed, uint64_t tables)
     return fixed + room + SL_ALIGN_MIN + room / (tables - 1) + 1;
 }
 
-static sl_status choose(chooser *c, const sl_stream_options *o, sl_split *out, sl_err *err)
+/* Room for parts that is at least the floor's. What every pass needs comes first; the rest is the
+ * pool's. */
+static void use_room(chooser *c, const sl_stream_options *o, uint64_t room, sl_pool_plan *pool,
+                     sl_split *out)
+{
+    uint64_t dense = room - pool->least_bytes;
+    if (dense >= c->total) {
+        pin(c, c->plan->n_units, c->total);
+        sl_pool_choose(c->plan, room - c->total, pool);
+        return;
+    }
+    uint32_t forced = ring_choose(c, o, dense, &out->ring_bytes);
+    pin(c, forced, dense - out->ring_bytes);
+}
+
+static sl_status choose(chooser *c, const sl_stream_options *o, sl_split *out, sl_pool_plan *pool,
+                        sl_err *err)
 {
     sl_rows_need rows = sl_rows_plan(c->plan, o);
     out->rows_bytes = rows.bounce_bytes + rows.cache_bytes;
     uint64_t fixed = IO_FIXED + sl_sched_memory_bytes(c->plan) + out->rows_bytes;
-    bool auto_mapped =
-        o->io == SL_IO_AUTO && c->total <= room_in(o->memory_bytes, fixed, TABLES_MAPPED);
+    sl_pool_choose(c->plan, 0, pool);
+    uint64_t all = c->total + pool->part_bytes;
+    bool auto_mapped = o->io == SL_IO_AUTO && all <= room_in(o->memory_bytes, fixed, TABLES_MAPPED);
     out->io = o->io != SL_IO_AUTO ? o->io : auto_mapped ? SL_IO_MAPPED : SL_IO_DIRECT;
     uint64_t tables = out->io == SL_IO_MAPPED ? TABLES_MAPPED : TABLES_SLAB;
-    uint64_t room = room_in(o->memory_bytes, fixed, tables), need = parts_floor(c);
+    uint64_t room = room_in(o->memory_bytes, fixed, tables);
+    uint64_t need = parts_floor(c) + pool->least_bytes;
     out->floor_bytes = memory_for(need, fixed, tables);
     out->io_bytes = fixed - out->rows_bytes + room / (tables - 1);
     bool fits = o->memory_bytes >= out->floor_bytes;
-    uint32_t forced = 0;
-    if (room >= c->total)
-        forced = c->plan->n_units;
-    else if (fits)
-        forced = ring_choose(c, o, room, &out->ring_bytes);
     if (fits)
-        pin(c, forced, room >= c->total ? c->total : room - out->ring_bytes);
+        use_room(c, o, room, pool, out);
     count(c, out);
+    out->pool_bytes = pool->bytes;
+    out->pool_slots = pool->n_slots;
+    out->on_demand_parts = pool->n;
+    out->on_demand_bytes = sl_plan_on_demand_bytes(c->plan);
     if (fits)
         return SL_OK;
     return sl_fail(err, SL_EBUDGET,
@@ -241,14 +259,21 @@ static sl_status choose(chooser *c, const sl_stream_options *o, sl_split *out, s
                    (unsigned long long)o->memory_bytes);
 }
 
-sl_status sl_split_choose(const sl_plan *p, const sl_stream_options *o, sl_split *out,
-                          uint8_t *pinned, sl_err *err)
+bool sl_split_all_stay(const sl_split *s)
 {
+    return !s->streamed_bytes && s->pool_slots == s->on_demand_parts;
+}
+
+sl_status sl_split_choose(const sl_plan *p, const sl_stream_options *o, sl_split *out,
+                          uint8_t *pinned, sl_pool_plan *pool, sl_err *err)
+{
+    sl_pool_plan own;
     *out = (sl_split){0};
+    pool = pool ? pool : &own;
     if (p->err.code)
         return sl_fail(err, p->err.code, "%s", p->err.text);
     chooser c;
-    sl_status st = chooser_make(&c, p) ? choose(&c, o, out, err)
+    sl_status st = chooser_make(&c, p) ? choose(&c, o, out, pool, err)
                                        : sl_fail(err, SL_ENOMEM, "plan: out of memory");
     for (uint32_t i = 0; pinned && i < p->n_parts && st == SL_OK; i++)
         pinned[i] = c.pinned[i];
@@ -258,5 +283,5 @@ sl_status sl_split_choose(const sl_plan *p, const sl_stream_options *o, sl_split
 
 sl_status sl_stream_split(const sl_plan *p, const sl_stream_options *o, sl_split *out, sl_err *err)
 {
-    return sl_split_choose(p, o, out, NULL, err);
+    return sl_split_choose(p, o, out, NULL, NULL, err);
 }

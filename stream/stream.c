@@ -41,6 +41,8 @@ struct sl_stream {
     sl_rows rows;
     bool in_pass;
     uint32_t n_units, next_unit, entered;
+    bool needed;          /* the entered unit has said which on-demand parts */
+    const void *step_ctx; /* of the step that wait_for() repeats */
     uint64_t wait_ns, waits;
 };
 
@@ -63,8 +65,11 @@ const char *sl_io_name(sl_io io)
 
 sl_stream_options sl_stream_defaults(void)
 {
-    return (sl_stream_options){
-        .in_flight_bytes = 24 << 20, .piece_bytes = 1 << 20, .max_row_batch = 512};
+    return (sl_stream_options){.in_flight_bytes = 24 << 20,
+                               .piece_bytes = 1 << 20,
+                               .half_life = 8,
+                               .hint_bytes = 4 << 20,
+                               .max_row_batch = 512};
 }
 
 /* ---- the I/O thread ---- */
@@ -192,8 +197,13 @@ static sl_status thread_run(sl_stream *s, sl_err *err)
     return s->start_status ? sl_fail(err, s->start_status, "%s", s->start_err.text) : SL_OK;
 }
 
+static uint64_t slots_bytes(const sl_split *s)
+{
+    return s->ring_bytes + s->pinned_bytes + s->pool_bytes;
+}
+
 static sl_status engine_try(sl_stream *s, const sl_engine_ops *ops, const uint8_t *pinned,
-                            sl_err *err)
+                            const sl_pool_plan *pool, sl_err *err)
 {
     bool own = ops->data != NULL;
     sl_engine_config c = {.plan = s->plan,
@@ -201,12 +211,13 @@ static sl_status engine_try(sl_stream *s, const sl_engine_ops *ops, const uint8_
                           .depth = SL_SCHED_READS,
                           .refuse = s->o.refuse,
                           .memory = own ? NULL : s->slab.memory,
-                          .memory_bytes = own ? 0 : s->split.ring_bytes + s->split.pinned_bytes};
+                          .memory_bytes = own ? 0 : slots_bytes(&s->split)};
     sl_sched_config sc = {.plan = s->plan,
                           .options = &s->o,
                           .pinned = pinned,
                           .memory = c.memory,
                           .ring_bytes = s->split.ring_bytes,
+                          .pool = pool,
                           .clock = clock_now,
                           .release = ops->release ? release_part : NULL,
                           .ctx = s};
@@ -237,7 +248,7 @@ static sl_status memory_take(sl_stream *s, sl_err *err)
 {
     uint64_t bytes = s->split.rows_bytes;
     if (s->split.io != SL_IO_MAPPED)
-        bytes += s->split.ring_bytes + s->split.pinned_bytes;
+        bytes += slots_bytes(&s->split);
     sl_slab_close(&s->slab);
     sl_rows_close(&s->rows);
     sl_status st = sl_slab_open(&s->slab, bytes, s->o.refuse & SL_REFUSE_HUGE_PAGES, err);
@@ -250,15 +261,16 @@ static sl_status memory_take(sl_stream *s, sl_err *err)
 /* Splits the memory for one way of I/O, then tries its engines. SL_EUNSUPPORTED: all refused. */
 static sl_status io_try(sl_stream *s, sl_io io, uint8_t *pinned, sl_err *err)
 {
+    sl_pool_plan pool;
     s->o.io = io;
-    sl_status st = sl_split_choose(s->plan, &s->o, &s->split, pinned, err);
+    sl_status st = sl_split_choose(s->plan, &s->o, &s->split, pinned, &pool, err);
     if (st == SL_OK)
         st = memory_take(s, err);
     if (st)
         return st;
     for (const sl_engine_ops *const *e = engines_of(s->split.io); *e; e++) {
         sl_err why = {0};
-        st = engine_try(s, *e, pinned, &why);
+        st = engine_try(s, *e, pinned, &pool, &why);
         if (st == SL_OK)
             return st;
         if (st != SL_EUNSUPPORTED)
@@ -362,7 +374,7 @@ sl_status sl_pass_begin(sl_stream *s, sl_pass_kind kind, uint32_t rows, uint32_t
         return sl_fail(err, SL_EINVAL, "pass of %u units: %s", n_units,
                        s->in_pass ? "the one before has not ended" : "the plan has fewer");
     pthread_mutex_lock(&s->lock);
-    sl_sched_pass_begin(&s->sched, n_units);
+    sl_sched_pass_begin(&s->sched, kind, rows, n_units);
     kick(s);
     pthread_mutex_unlock(&s->lock);
     s->in_pass = true;
@@ -421,6 +433,7 @@ sl_status sl_unit_enter(sl_stream *s, uint32_t unit, sl_err *err)
         return st;
     }
     s->entered = unit;
+    s->needed = false;
     return SL_OK;
 }
 
@@ -445,24 +458,93 @@ const void *sl_part_data(const sl_stream *s, uint32_t part, uint32_t extent)
     return s->sched.resident[s->sched.position[part]].data + place->at;
 }
 
+/* ---- on-demand parts ---- */
+
+static bool need_is_right(const sl_stream *s, const uint32_t *parts, const uint32_t *rows,
+                          uint32_t n)
+{
+    bool right = s->entered != NO_UNIT && !s->needed;
+    for (uint32_t i = 0; right && i < n; i++) {
+        const sl_part *p = parts[i] < s->plan->n_parts ? &s->plan->parts[parts[i]] : NULL;
+        right = p && p->kind == SL_PART_ON_DEMAND && p->unit == s->entered && rows[i] &&
+                s->sched.resident[s->sched.position[parts[i]]].want <= SL_WANT_HINTED;
+    }
+    return right;
+}
+
 sl_status sl_parts_need(sl_stream *s, const uint32_t *parts, const uint32_t *rows, uint32_t n,
                         sl_err *err)
 {
-    return sl_fail(err, SL_EUNSUPPORTED, "on-demand parts are not supported yet");
+    if (!need_is_right(s, parts, rows, n))
+        return sl_fail(err, SL_EINVAL,
+                       "%u parts needed: they must be on-demand parts of the entered unit, "
+                       "asked for once",
+                       n);
+    pthread_mutex_lock(&s->lock);
+    sl_sched_need(&s->sched, s->entered, parts, rows, n);
+    kick(s);
+    pthread_mutex_unlock(&s->lock);
+    s->needed = true;
+    return SL_OK;
+}
+
+typedef struct next_parts {
+    uint32_t *parts, max, *n;
+} next_parts;
+
+static sl_status next_step(sl_stream *s, sl_err *err)
+{
+    const next_parts *w = s->step_ctx;
+    return sl_sched_parts(&s->sched, w->parts, w->max, w->n, err);
 }
 
 sl_status sl_parts_next(sl_stream *s, uint32_t *parts, uint32_t max, uint32_t *n, sl_err *err)
 {
-    return sl_fail(err, SL_EUNSUPPORTED, "on-demand parts are not supported yet");
+    next_parts w = {parts, max, n};
+    *n = 0;
+    if (s->entered == NO_UNIT || !s->needed)
+        return sl_fail(err, SL_EINVAL, "next part: none were asked for");
+    pthread_mutex_lock(&s->lock);
+    s->step_ctx = &w;
+    sl_status st = wait_for(s, next_step, err);
+    kick(s);
+    pthread_mutex_unlock(&s->lock);
+    if (st)
+        sl_pass_end(s);
+    return st;
+}
+
+static sl_status rest_step(sl_stream *s, sl_err *err)
+{
+    return sl_sched_part_rest(&s->sched, *(const uint32_t *)s->step_ctx, err);
 }
 
 sl_status sl_part_rest(sl_stream *s, uint32_t part, sl_err *err)
 {
-    return sl_fail(err, SL_EUNSUPPORTED, "on-demand parts are not supported yet");
+    if (part >= s->plan->n_parts || s->plan->parts[part].unit != s->entered ||
+        s->sched.resident[s->sched.position[part]].want != SL_WANT_GIVEN)
+        return sl_fail(err, SL_EINVAL, "rest of part %u: it was not given", part);
+    pthread_mutex_lock(&s->lock);
+    s->step_ctx = &part;
+    sl_status st = wait_for(s, rest_step, err);
+    pthread_mutex_unlock(&s->lock);
+    if (st)
+        sl_pass_end(s);
+    return st;
 }
 
 void sl_parts_hint(sl_stream *s, const uint32_t *parts, uint32_t n)
 {
+    for (uint32_t i = 0; i < n; i++)
+        if (parts[i] >= s->plan->n_parts || s->plan->parts[parts[i]].kind != SL_PART_ON_DEMAND ||
+            s->plan->parts[parts[i]].unit != s->plan->parts[parts[0]].unit)
+            return;
+    if (!s->in_pass || !n)
+        return;
+    pthread_mutex_lock(&s->lock);
+    sl_sched_hint(&s->sched, parts, n);
+    kick(s);
+    pthread_mutex_unlock(&s->lock);
 }
 
 const void *sl_part_peek(sl_stream *s, uint32_t part, uint32_t extent)
@@ -499,10 +581,35 @@ sl_status sl_rows_read(sl_stream *s, uint32_t table, const uint32_t *row, uint32
     return sl_rows_get(&s->rows, table, row, n, out, rows_fetch, s, err);
 }
 
+static void need_add(sl_need_stats *sum, const sl_need_stats *u)
+{
+    sum->needs += u->needs;
+    sum->hits += u->hits;
+    sum->miss_bytes += u->miss_bytes;
+    sum->guesses += u->guesses;
+    sum->guesses_right += u->guesses_right;
+    sum->hints += u->hints;
+    sum->hints_useful += u->hints_useful;
+    sum->hints_late += u->hints_late;
+    sum->hint_bytes += u->hint_bytes;
+    sum->wasted_bytes += u->wasted_bytes;
+}
+
+void sl_stream_need_stats(sl_stream *s, uint32_t unit, sl_need_stats *out)
+{
+    *out = (sl_need_stats){0};
+    pthread_mutex_lock(&s->lock);
+    if (s->sched.unit_stats && unit < s->plan->n_units)
+        *out = s->sched.unit_stats[unit];
+    pthread_mutex_unlock(&s->lock);
+}
+
 void sl_stream_stats_get(sl_stream *s, sl_stream_stats *out)
 {
     pthread_mutex_lock(&s->lock);
     *out = s->sched.stats;
+    for (uint32_t u = 0; s->sched.unit_stats && u < s->plan->n_units; u++)
+        need_add(&out->need, &s->sched.unit_stats[u]);
     pthread_mutex_unlock(&s->lock);
     out->wait_ns = s->wait_ns;
     out->waits = s->waits;

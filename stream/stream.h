@@ -45,6 +45,7 @@ typedef struct sl_part_view {
 sl_part_view sl_plan_part_view(const sl_plan *p, uint32_t part);
 uint64_t sl_plan_always_bytes(
     const sl_plan *p); /* weight bytes of one pass (S in docs/streaming.md) */
+uint64_t sl_plan_on_demand_bytes(const sl_plan *p);
 uint64_t sl_plan_memory_bytes(const sl_plan *p); /* heap held by the plan's own tables */
 
 /* ------------------------------------------------------------------------------------------------
@@ -53,6 +54,10 @@ typedef enum sl_io { SL_IO_AUTO, SL_IO_DIRECT, SL_IO_MAPPED, SL_IO_PREAD, SL_IO_
 bool sl_io_parse(const char *text, sl_io *out);
 const char *sl_io_name(sl_io io);
 
+/* Which on-demand part gives up its slot: the least used, uses counting half after half_life rows;
+ * the least recently used; the one with the fewest uses. */
+typedef enum sl_policy { SL_POLICY_LRFU, SL_POLICY_LRU, SL_POLICY_LFU } sl_policy;
+
 typedef struct sl_stream_options {
     sl_io io;
     uint64_t
@@ -60,7 +65,10 @@ typedef struct sl_stream_options {
     uint64_t ring_bytes; /* 0: chosen */
     uint64_t in_flight_bytes; /* default 24 MiB */
     uint64_t piece_bytes;     /* reads are cut to this; default 1 MiB */
-    uint64_t disk_limit;      /* bytes per second; 0: none. Emulates a slower disk. */
+    sl_policy policy;
+    double half_life;    /* rows; default 8 */
+    uint64_t hint_bytes; /* of guesses in flight while decoding; default 4 MiB */
+    uint64_t disk_limit; /* bytes per second; 0: none. Emulates a slower disk. */
     uint32_t
         max_row_batch; /* most rows of a row table that one sl_rows_read() asks for; default 512 */
     /* Fault injection for tests: read number n (from 1) fails with this errno, or gives this many
@@ -89,7 +97,12 @@ typedef struct sl_split {
     uint64_t weights_bytes;  /* S: weight bytes of one pass */
     uint64_t streamed_bytes; /* S - R: of these, read again in every pass */
     uint32_t pinned_parts, streamed_parts;
+    uint64_t pool_bytes;      /* of the slots for on-demand parts */
+    uint64_t on_demand_bytes; /* of all on-demand parts */
+    uint32_t pool_slots, on_demand_parts;
 } sl_split;
+/* Nothing is read twice. */
+bool sl_split_all_stay(const sl_split *s);
 /* SL_EBUDGET when memory_bytes < floor_bytes (*out is filled all the same, nothing pinned). An
  * error that was made while building the plan is reported here and by sl_stream_open(). */
 sl_status sl_stream_split(const sl_plan *p, const sl_stream_options *o, sl_split *out, sl_err *err);
@@ -159,6 +172,20 @@ const void *sl_part_peek(sl_stream *s, uint32_t part, uint32_t extent);
 sl_status sl_rows_read(sl_stream *s, uint32_t table, const uint32_t *row, uint32_t n, void *out,
                        sl_err *err);
 
+/* What happened to the on-demand parts of a unit. */
+typedef struct sl_need_stats {
+    uint64_t needs;         /* parts asked for */
+    uint64_t hits;          /* of these, there already: bytes that a guess brought included */
+    uint64_t miss_bytes;    /* read because they were needed */
+    uint64_t guesses;       /* parts hinted */
+    uint64_t guesses_right; /* of these, needed then */
+    uint64_t hints;         /* parts hinted that were not there */
+    uint64_t hints_useful;  /* of these, needed and there in time */
+    uint64_t hints_late;    /* needed, but still on their way */
+    uint64_t hint_bytes;    /* read for guesses */
+    uint64_t wasted_bytes;  /* of these, for parts that were not needed then */
+} sl_need_stats;
+
 typedef struct sl_stream_stats {
     uint64_t bytes_read; /* from disk (or page cache, by engine), aligned supersets included */
     uint64_t reads;
@@ -171,9 +198,13 @@ typedef struct sl_stream_stats {
     uint64_t ahead_bytes;
     uint64_t max_in_flight; /* bytes */
     uint64_t io_cpu_ns;     /* CPU time of the I/O thread(s) */
+    uint64_t evictions;     /* on-demand parts that lost their slot to another */
+    sl_need_stats need;     /* of all units */
 } sl_stream_stats;
 void sl_stream_stats_get(sl_stream *s,
                          sl_stream_stats *out); /* since open; subtract two to get an interval */
+/* Of one unit, since open; all zero for a unit without on-demand parts. */
+void sl_stream_need_stats(sl_stream *s, uint32_t unit, sl_need_stats *out);
 
 /* Passes that compute nothing over the plan's own files for about seconds: bytes per second that
  * this disk gives (under o->disk_limit, if any). Takes the plan's floor and 64 MiB while it runs,

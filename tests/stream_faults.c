@@ -183,7 +183,7 @@ static void misuse(const fixture *x)
     sl_stream_options o = sl_stream_defaults();
     o.memory_bytes = fixture_floor(x, &o);
     sl_stream *s = stream_of(x, &o);
-    uint32_t n = sl_plan_unit_count(x->plan), part = 0, rows[600] = {600};
+    uint32_t n = sl_plan_unit_count(x->plan), part = 0, got, rows[600] = {600};
     static uint8_t out[600 * FIXTURE_ROW_BYTES];
     CHECK(sl_unit_enter(s, 0, NULL) == SL_EINVAL, "before the pass");
     sl_unit_leave(s, 0);
@@ -202,8 +202,9 @@ static void misuse(const fixture *x)
     CHECK(sl_rows_read(s, 9, rows, 1, out, NULL) == SL_EINVAL, "no such table");
     CHECK(sl_rows_read(s, x->table, rows, 1, out, NULL) == SL_EINVAL, "no such row");
     CHECK(sl_rows_read(s, x->table, rows, 0, out, NULL) == SL_OK);
-    CHECK(sl_parts_need(s, &part, &n, 1, NULL) == SL_EUNSUPPORTED);
-    CHECK(sl_parts_next(s, &part, 1, &n, NULL) == SL_EUNSUPPORTED);
+    CHECK(sl_parts_need(s, &part, rows, 1, NULL) == SL_EINVAL, "no unit is entered");
+    CHECK(sl_parts_next(s, &part, 1, &got, NULL) == SL_EINVAL, "nothing was asked for");
+    CHECK(sl_part_rest(s, part, NULL) == SL_EINVAL, "nothing was given");
     sl_parts_hint(s, &part, 1);
     CHECK(sl_unit_enter(s, 1, NULL) == SL_OK && fixture_unit_right(x, s, 1));
     sl_stream_close(&s); /* inside a unit */

@@ -168,7 +168,7 @@ static sl_split split_check(const sl_plan *p, const sl_stream_options *o, uint8_
 {
     sl_split s;
     sl_err err = {0};
-    sl_status st = sl_split_choose(p, o, &s, pinned, &err);
+    sl_status st = sl_split_choose(p, o, &s, pinned, NULL, &err);
     if (o->memory_bytes < s.floor_bytes) {
         CHECK(st == SL_EBUDGET && err.code == SL_EBUDGET && strstr(err.text, "at least"), "%s",
               err.text);

@@ -4,212 +4,7 @@
  * after each step. */
 #include <errno.h>
 
-#include "lib_stream.h"
-
-enum { N_OUT = SL_SCHED_READS, MEMORY = 8 << 20, BOUNCE = 64 << 10, STRIDE = 61 };
-
-typedef struct sim {
-    sl_file file;
-    sl_plan *plan;
-    sl_stream_options o;
-    sl_split split;
-    uint8_t pinned[64];
-    uint8_t *memory, *bounce;
-    sl_sched s;
-    bool open;
-    sl_read *out[N_OUT]; /* the engine's */
-    uint32_t n_out;
-    uint64_t now, wait_ns;
-    uint64_t sent; /* bytes */
-} sim;
-
-static uint64_t sim_clock(void *ctx)
-{
-    return ((sim *)ctx)->now;
-}
-
-static void sim_new(sim *m)
-{
-    static char path[] = "fake.gguf";
-    *m = (sim){.file = {.path = path, .fd = -1, .size = 1 << 30}};
-    sl_file *f = &m->file;
-    m->plan = sl_plan_new_files(&f, 1);
-    m->o = sl_stream_defaults();
-    m->o.io = SL_IO_DIRECT;
-}
-
-/* One unit of one part of len bytes. */
-static void sim_unit(sim *m, uint64_t offset, uint64_t len)
-{
-    uint32_t u = sl_plan_unit(m->plan, "u");
-    sl_plan_extent(m->plan, sl_plan_part(m->plan, u, SL_PART_ALWAYS), (sl_extent){0, offset, len});
-}
-
-/* room: bytes for parts beyond the floor. */
-static void sim_open(sim *m, uint64_t room)
-{
-    sl_err err = {0};
-    m->o.memory_bytes = 0;
-    sl_split_choose(m->plan, &m->o, &m->split, NULL, NULL);
-    m->o.memory_bytes = m->split.floor_bytes + room;
-    CHECK(sl_split_choose(m->plan, &m->o, &m->split, m->pinned, &err) == SL_OK, "%s", err.text);
-    uint64_t bytes = m->split.ring_bytes + m->split.pinned_bytes;
-    m->memory = calloc(1, bytes + BOUNCE);
-    m->bounce = m->memory + bytes;
-    sl_sched_config c = {.plan = m->plan,
-                         .options = &m->o,
-                         .pinned = m->pinned,
-                         .memory = m->memory,
-                         .ring_bytes = m->split.ring_bytes,
-                         .clock = sim_clock,
-                         .ctx = m};
-    m->open = CHECK(sl_sched_open(&m->s, &c, &err) == SL_OK, "%s", err.text);
-}
-
-static void sim_close(sim *m)
-{
-    sl_sched_close(&m->s);
-    sl_plan_free(&m->plan);
-    free(m->memory);
-}
-
-static uint32_t issue(sim *m)
-{
-    uint32_t before = m->n_out;
-    m->n_out += sl_sched_next(&m->s, m->out + m->n_out, N_OUT - m->n_out, &m->wait_ns);
-    for (uint32_t i = before; i < m->n_out; i++)
-        m->sent += m->out[i]->len - m->out[i]->done;
-    return m->n_out - before;
-}
-
-static bool complete(sim *m, uint32_t i, int32_t result)
-{
-    sl_read *r = m->out[i];
-    m->out[i] = m->out[--m->n_out];
-    r->result = result == INT32_MAX ? (int32_t)(r->len - r->done) : result;
-    for (int32_t k = 0; r->dest && k < r->result; k++)
-        if ((r->offset + r->done + (uint64_t)k) % STRIDE == 0)
-            r->dest[r->done + (uint32_t)k] = fixture_byte(0, r->offset + r->done + (uint64_t)k);
-    return sl_sched_done(&m->s, r);
-}
-
-static void complete_all(sim *m)
-{
-    while (m->n_out || issue(m))
-        while (m->n_out)
-            complete(m, 0, INT32_MAX);
-}
-
-/* The engine's oldest read, by number. */
-static uint32_t oldest(const sim *m)
-{
-    uint32_t k = 0;
-    for (uint32_t i = 1; i < m->n_out; i++)
-        if (m->out[i]->number < m->out[k]->number)
-            k = i;
-    return k;
-}
-
-static sl_status enter_driven(sim *m, uint32_t unit, sl_err *err)
-{
-    sl_status st;
-    while ((st = sl_sched_enter(&m->s, unit, err)) == SL_EAGAIN) {
-        issue(m);
-        if (!CHECK(m->n_out, "unit %u: nothing in flight and nothing to read", unit))
-            return SL_EIO;
-        complete(m, oldest(m), INT32_MAX);
-    }
-    return st;
-}
-
-static bool right(const sim *m, uint32_t unit)
-{
-    for (uint32_t i = m->s.unit_first[unit]; i < m->s.unit_first[unit + 1]; i++) {
-        const sl_part *part = &m->plan->parts[m->s.resident[i].part];
-        for (uint32_t e = 0; e < part->n_places; e++) {
-            sl_extent at = part->places[e].extent;
-            const uint8_t *data = m->s.resident[i].data + part->places[e].at;
-            for (uint64_t k = (STRIDE - at.offset % STRIDE) % STRIDE; k < at.len; k += STRIDE)
-                if (data[k] != fixture_byte(0, at.offset + k))
-                    return false;
-        }
-    }
-    return true;
-}
-
-/* ---- invariants ---- */
-
-static bool reads_right(const sim *m)
-{
-    uint64_t in_flight = 0;
-    uint32_t n = m->n_out, n_free = 0;
-    for (uint32_t i = 0; i < m->n_out; i++) {
-        const sl_read *r = m->out[i];
-        const sl_fetch *f = &m->s.fetches[r->fetch];
-        in_flight += r->len;
-        if (f->in_flight == 0)
-            return false;
-        /* Into memory that nobody else may use: a slot not given back, a pinned one, the bounce. */
-        if (f->resident && !f->resident->pinned &&
-            (!f->resident->slot || f->resident->slot->dropped))
-            return false;
-    }
-    for (const sl_read *r = m->s.retry; r; r = r->next, n++)
-        in_flight += r->len;
-    for (const sl_read *r = m->s.free_read; r; r = r->next)
-        n_free++;
-    return n + n_free == SL_SCHED_READS && in_flight == m->s.in_flight_bytes &&
-           (in_flight <= m->o.in_flight_bytes || n == 1);
-}
-
-static bool ring_right(const sl_sched *s)
-{
-    const sl_ring *r = &s->ring;
-    uint64_t used = 0;
-    for (uint32_t i = 0; i < r->n; i++) {
-        const sl_ring_slot *a = &r->slots[(r->first + i) % r->cap];
-        used += a->len + a->skipped;
-        if (a->at + a->len > r->bytes)
-            return false;
-        for (uint32_t k = 0; k < i; k++) {
-            const sl_ring_slot *b = &r->slots[(r->first + k) % r->cap];
-            if (a->at < b->at + b->len && b->at < a->at + a->len)
-                return false;
-        }
-    }
-    return used == (r->n ? r->used : 0) && used <= r->bytes;
-}
-
-static bool parts_right(const sl_sched *s)
-{
-    for (uint32_t i = 0; i < s->n_order; i++) {
-        const sl_resident *r = &s->resident[i];
-        bool moving = r->state == SL_PART_QUEUED || r->state == SL_PART_READING;
-        bool has_slot = !r->pinned && r->state != SL_PART_ABSENT;
-        if (moving != (r->fetch != NULL) || has_slot != (r->slot != NULL))
-            return false;
-        if (r->fetch && r->fetch->resident != r)
-            return false;
-        if (r->state == SL_PART_READING && !r->fetch->in_flight && !r->fetch->listed)
-            return false;
-    }
-    return true;
-}
-
-static bool lists_right(const sl_sched *s)
-{
-    for (uint32_t p = 0; p < SL_PRIORITIES; p++)
-        for (const sl_fetch *f = s->list[p].first; f; f = f->next)
-            if (!f->listed || f->priority != p || f->dropped || f->failed || f->span >= f->n_spans)
-                return false;
-    return true;
-}
-
-static bool holds(const sim *m)
-{
-    return CHECK(reads_right(m)) && CHECK(ring_right(&m->s)) && CHECK(parts_right(&m->s)) &&
-           CHECK(lists_right(&m->s));
-}
+#include "lib_sched.h"
 
 /* ---- one promise at a time ---- */
 
@@ -229,7 +24,7 @@ static void order(void)
     four_parts(&m, 0);
     CHECK(m.split.streamed_parts == 4 && m.split.ring_bytes == 128 << 10);
     CHECK(issue(&m) == 0, "nothing is read before the first pass");
-    sl_sched_pass_begin(&m.s, 4);
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 4);
     CHECK(issue(&m) == 8, "two parts fit the ring");
     for (uint32_t i = 0; i < 8; i++)
         CHECK(m.out[i]->offset == ((uint64_t)(i / 4) << 20) + (i % 4 << 14));
@@ -251,7 +46,7 @@ static void order(void)
     complete_all(&m);
     CHECK(m.s.resident[0].state == SL_PART_READY && m.s.resident[1].state == SL_PART_READY);
     uint64_t reads = m.s.stats.reads;
-    sl_sched_pass_begin(&m.s, 4);
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 4);
     CHECK(sl_sched_enter(&m.s, 0, NULL) == SL_OK && right(&m, 0) && m.s.stats.reads == reads);
     sim_close(&m);
 }
@@ -263,7 +58,7 @@ static void pinned_once(void)
     four_parts(&m, 1 << 20);
     CHECK(m.split.pinned_parts == 4 && m.split.ring_bytes == 0);
     for (uint32_t pass = 0; pass < 3; pass++) {
-        sl_sched_pass_begin(&m.s, 4);
+        sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 4);
         for (uint32_t u = 0; u < 4; u++) {
             CHECK(enter_driven(&m, u, NULL) == SL_OK && right(&m, u));
             sl_sched_leave(&m.s, u);
@@ -280,7 +75,7 @@ static void demand(void)
     sim m;
     four_parts(&m, 0);
     m.s.o.in_flight_bytes = m.o.in_flight_bytes = 32 << 10;
-    sl_sched_pass_begin(&m.s, 4);
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 4);
     CHECK(issue(&m) == 2, "the cap");
     sl_span row = {.offset = 512 << 20, .len = 4096, .need = 4096};
     sl_sched_rows_start(&m.s, &row, 1, m.bounce);
@@ -308,7 +103,7 @@ static void early_end(void)
     test_case("a pass that ends early leaves nothing behind");
     sim m;
     four_parts(&m, 0);
-    sl_sched_pass_begin(&m.s, 4);
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 4);
     CHECK(issue(&m) == 8);
     for (uint32_t i = 0; i < 4; i++)
         complete(&m, oldest(&m), INT32_MAX);
@@ -323,19 +118,19 @@ static void early_end(void)
         CHECK(holds(&m));
     }
     CHECK(m.s.resident[1].state == SL_PART_ABSENT && m.s.resident[0].state == SL_PART_READY);
-    sl_sched_pass_begin(&m.s, 4);
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 4);
     CHECK(enter_driven(&m, 0, NULL) == SL_OK && right(&m, 0));
 
     test_case("a shorter pass drops what lies beyond its end");
     sl_sched_pass_end(&m.s);
     complete_all(&m);
     CHECK(m.s.resident[0].state == SL_PART_READY && m.s.resident[1].state == SL_PART_READY);
-    sl_sched_pass_begin(&m.s, 1);
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 1);
     CHECK(m.s.resident[0].state == SL_PART_READY && m.s.resident[1].state == SL_PART_ABSENT);
     CHECK(enter_driven(&m, 0, NULL) == SL_OK);
     sl_sched_leave(&m.s, 0);
     sl_sched_pass_end(&m.s);
-    sl_sched_pass_begin(&m.s, 4);
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 4);
     for (uint32_t u = 0; u < 4; u++) {
         CHECK(enter_driven(&m, u, NULL) == SL_OK && right(&m, u) && holds(&m));
         sl_sched_leave(&m.s, u);
@@ -349,7 +144,7 @@ static void results(void)
     sim m;
     four_parts(&m, 0);
     m.s.o.piece_bytes = 64 << 10;
-    sl_sched_pass_begin(&m.s, 4);
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 4);
     issue(&m);
     CHECK(!complete(&m, oldest(&m), -EINTR) && !complete(&m, 0, 10000));
     CHECK(m.n_out == 0 && issue(&m) == 2);
@@ -364,7 +159,7 @@ static void results(void)
     m.file.size = 100000;
     sim_unit(&m, 90001, 9999);
     sim_open(&m, 1 << 20);
-    sl_sched_pass_begin(&m.s, 1);
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 1);
     if (CHECK(issue(&m) == 1))
         CHECK(m.out[0]->len == 16384 && m.out[0]->need == 100000 - 86016, "%u of %u",
               m.out[0]->need, m.out[0]->len);
@@ -375,7 +170,7 @@ static void results(void)
     test_case("a file that has become shorter");
     sl_err err = {0};
     four_parts(&m, 0);
-    sl_sched_pass_begin(&m.s, 4);
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 4);
     issue(&m);
     complete(&m, 0, 4096);
     for (uint32_t k = 0; k < 20 && m.s.resident[0].state != SL_PART_FAILED; k++) {
@@ -392,7 +187,7 @@ static void results(void)
     test_case("EINTR for ever is an error");
     err = (sl_err){0};
     four_parts(&m, 0);
-    sl_sched_pass_begin(&m.s, 4);
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 4);
     for (uint32_t k = 0; k < 2000 && sl_sched_enter(&m.s, 0, &err) == SL_EAGAIN; k++) {
         issue(&m);
         complete(&m, oldest(&m), -EINTR);
@@ -411,7 +206,7 @@ static bool fail_nth(uint64_t n, uint64_t room, int errno_value)
     m.s.o.short_read = 1 << 30;
     uint32_t failed = 0;
     for (uint32_t pass = 0; pass < 4; pass++) {
-        sl_sched_pass_begin(&m.s, 4);
+        sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 4);
         for (uint32_t u = 0; u < 4; u++) {
             sl_err err = {0};
             sl_status st = enter_driven(&m, u, &err);
@@ -459,7 +254,7 @@ static void disk_limit(void)
     m.o.disk_limit = 100 << 20;
     m.o.piece_bytes = 256 << 10;
     sim_open(&m, 0);
-    sl_sched_pass_begin(&m.s, 16);
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 16);
     m.now = 1000000000;
     uint64_t start = m.now;
     for (uint32_t u = 0; u < 16; u++) {
@@ -533,7 +328,7 @@ static void walk(sim *m, walker *w, uint64_t *seed, bool may_end)
 {
     if (!w->in_pass) {
         w->n_units = 1 + (uint32_t)(test_random(seed) % m->plan->n_units);
-        sl_sched_pass_begin(&m->s, w->n_units);
+        sl_sched_pass_begin(&m->s, SL_PASS_DECODE, 1, w->n_units);
         *w = (walker){.in_pass = true, .n_units = w->n_units};
     } else if (w->rows) {
         w->rows = sl_sched_rows_state(&m->s, NULL) == SL_EAGAIN;

@@ -1,0 +1,359 @@
+/* On-demand parts: needs and hints become reads one at a time, when the engine asks for more, and a
+ * part takes its slot only then: so nothing is evicted for a read that does not go out, and what is
+ * already out is never more than the bytes in flight. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sched_impl.h"
+
+/* ---- open and close ---- */
+
+static uint32_t on_demand_count(const sl_plan *p)
+{
+    return p->n_parts - sl_plan_always_count(p);
+}
+
+static uint32_t most_of_a_unit(const sl_plan *p, uint32_t *by_unit)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < p->n_parts; i++)
+        if (p->parts[i].kind == SL_PART_ON_DEMAND && ++by_unit[p->parts[i].unit] > most)
+            most = by_unit[p->parts[i].unit];
+    return most;
+}
+
+uint64_t sl_on_demand_memory_bytes(const sl_plan *p)
+{
+    const uint64_t n = on_demand_count(p);
+    return n ? n * (sizeof(sl_resident) + 2 * sizeof(uint32_t)) +
+                   p->n_units * sizeof(sl_need_stats) + sl_pool_memory_bytes(p)
+             : 0;
+}
+
+sl_status sl_on_demand_open(sl_sched *s, const sl_sched_config *c, uint8_t *memory, sl_err *err)
+{
+    const sl_plan *p = s->plan;
+    if (!s->n_on_demand)
+        return SL_OK;
+    uint32_t *by_unit = calloc(p->n_units + 1, sizeof *by_unit);
+    const uint32_t most = by_unit ? most_of_a_unit(p, by_unit) : 0;
+    free(by_unit);
+    s->need.position = most ? calloc(most, sizeof *s->need.position) : NULL;
+    s->hint.position = most ? calloc(most, sizeof *s->hint.position) : NULL;
+    s->queue_cap = most;
+    s->unit_stats = calloc(p->n_units, sizeof *s->unit_stats);
+    if (!s->need.position || !s->hint.position || !s->unit_stats)
+        return sl_fail(err, SL_ENOMEM, "streaming: out of memory");
+    s->pool_memory = memory;
+    for (uint32_t i = 0, n = s->n_order; i < p->n_parts; i++) {
+        if (p->parts[i].kind != SL_PART_ON_DEMAND)
+            continue;
+        s->resident[n] = (sl_resident){.part = i, .on_demand = true};
+        s->position[i] = n++;
+    }
+    return sl_pool_open(&s->pool, p, c->pool, s->o.policy, s->o.half_life, err);
+}
+
+void sl_on_demand_close(sl_sched *s)
+{
+    free(s->need.position);
+    free(s->hint.position);
+    free(s->unit_stats);
+    sl_pool_close(&s->pool);
+}
+
+/* ---- slots ---- */
+
+static uint32_t entry_of(const sl_sched *s, const sl_resident *r)
+{
+    return (uint32_t)(r - s->resident) - s->n_order;
+}
+
+static uint64_t bytes_of(const sl_sched *s, const sl_resident *r)
+{
+    return s->plan->parts[r->part].slot_bytes;
+}
+
+static sl_need_stats *stats_of(sl_sched *s, const sl_resident *r)
+{
+    return &s->unit_stats[s->plan->parts[r->part].unit];
+}
+
+static void forget_data(sl_sched *s, sl_resident *r)
+{
+    if (s->release)
+        s->release(s->ctx, r->part);
+    r->state = SL_PART_ABSENT;
+    r->data = NULL;
+    r->guessed = false;
+}
+
+static bool slot_take(sl_sched *s, sl_resident *r)
+{
+    uint32_t victim;
+    if (!sl_pool_take(&s->pool, entry_of(s, r), &victim))
+        return false;
+    if (victim != UINT32_MAX) {
+        forget_data(s, &s->resident[s->n_order + victim]);
+        s->stats.evictions++;
+    }
+    r->data = s->pool_memory ? s->pool_memory + sl_pool_at(&s->pool, entry_of(s, r)) : NULL;
+    return true;
+}
+
+static void slot_free(sl_sched *s, sl_resident *r)
+{
+    forget_data(s, r);
+    sl_pool_drop(&s->pool, entry_of(s, r));
+}
+
+void sl_on_demand_end(sl_sched *s, sl_resident *r, bool dropped, bool failed)
+{
+    if (failed && r->want == SL_WANT_GIVEN) {
+        r->state = SL_PART_FAILED; /* the pass still uses the first stage */
+        return;
+    }
+    if (dropped || failed) {
+        slot_free(s, r);
+        r->state = failed && !dropped ? SL_PART_FAILED : SL_PART_ABSENT;
+        s->on_demand_failed |= failed;
+        if (dropped && r->want == SL_WANT_NEEDED)
+            s->need.next = 0; /* wanted again while it was being dropped */
+        if (dropped && r->want == SL_WANT_HINTED)
+            s->hint.next = 0;
+        return;
+    }
+    r->state = SL_PART_READY;
+    if (r->want == SL_WANT_NOTHING)
+        sl_pool_release(&s->pool, entry_of(s, r));
+}
+
+/* Nobody wants it any more. What has not been asked of the disk yet never will be; a part whose
+ * reads are all out is kept. */
+static void let_go(sl_sched *s, sl_resident *r)
+{
+    sl_fetch *f = r->fetch;
+    r->want = SL_WANT_NOTHING;
+    if (r->state == SL_PART_READY) {
+        sl_pool_release(&s->pool, entry_of(s, r));
+    } else if (r->state == SL_PART_FAILED && s->pool.entry[entry_of(s, r)].slot != UINT32_MAX) {
+        slot_free(s, r);
+    } else if (f && f->listed && f->in_flight) {
+        sl_fetch_list_remove(s, f);
+        f->dropped = true;
+    } else if (f && f->listed) {
+        sl_fetch_free(s, f);
+        slot_free(s, r);
+    }
+}
+
+/* Wanted, while a read for an earlier wish is still out. */
+static void take_up(sl_sched *s, sl_resident *r, sl_priority priority)
+{
+    sl_fetch *f = r->fetch;
+    if (f->dropped && f->span < f->n_spans && !f->failed)
+        sl_fetch_list_add(s, f, priority);
+    f->dropped = f->failed && f->dropped;
+    if (f->listed && f->priority > priority) {
+        sl_fetch_list_remove(s, f);
+        sl_fetch_list_add(s, f, priority);
+    }
+}
+
+/* ---- needs ---- */
+
+static void need_one(sl_sched *s, sl_resident *r, sl_need_stats *u)
+{
+    u->needs++;
+    if (r->state == SL_PART_FAILED)
+        r->state = SL_PART_ABSENT;
+    if (r->state == SL_PART_ABSENT) {
+        u->miss_bytes += bytes_of(s, r);
+    } else if (r->state == SL_PART_READY) {
+        u->hits++;
+        u->hints_useful += r->guessed;
+        sl_pool_hold(&s->pool, entry_of(s, r));
+    } else {
+        u->hints_late += r->guessed;
+        take_up(s, r, SL_DEMAND);
+    }
+    r->guessed = false;
+}
+
+/* A hint that has turned out wrong, or is in the way. */
+static void hint_end(sl_sched *s, sl_resident *r)
+{
+    if (r->guessed)
+        stats_of(s, r)->wasted_bytes += r->fetch ? r->fetch->cut_bytes : bytes_of(s, r);
+    r->guessed = false;
+    let_go(s, r);
+}
+
+void sl_hints_end(sl_sched *s)
+{
+    for (uint32_t i = 0; i < s->hint.n; i++) {
+        sl_resident *r = &s->resident[s->hint.position[i]];
+        if (r->want == SL_WANT_HINTED)
+            hint_end(s, r);
+    }
+    s->hint.n = s->hint.next = 0;
+}
+
+void sl_sched_need(sl_sched *s, uint32_t unit, const uint32_t *parts, const uint32_t *rows,
+                   uint32_t n)
+{
+    sl_need_stats *u = &s->unit_stats[unit];
+    s->need.n = s->need.next = 0;
+    s->need.unit = unit;
+    for (uint32_t i = 0; i < n; i++) {
+        sl_resident *r = &s->resident[s->position[parts[i]]];
+        u->guesses_right += r->want == SL_WANT_HINTED;
+        r->want = SL_WANT_NEEDED;
+        s->need.position[s->need.n++] = s->position[parts[i]];
+        sl_pool_use(&s->pool, entry_of(s, r), rows[i], s->pass_rows);
+    }
+    if (s->hint.n && s->hint.unit == unit)
+        sl_hints_end(s);
+    for (uint32_t i = 0; i < n; i++)
+        need_one(s, &s->resident[s->need.position[i]], u);
+}
+
+/* Nothing is held but by hints: the last of them gives way. */
+static bool hint_yields(sl_sched *s, const sl_resident *to)
+{
+    const uint32_t class = s->pool.entry[entry_of(s, to)].class;
+    for (uint32_t i = s->hint.n; i > 0; i--) {
+        sl_resident *r = &s->resident[s->hint.position[i - 1]];
+        const bool idle =
+            r->state == SL_PART_READY || (r->fetch && r->fetch->listed && !r->fetch->in_flight);
+        if (r->want != SL_WANT_HINTED || !idle || s->pool.entry[entry_of(s, r)].class != class)
+            continue;
+        hint_end(s, r);
+        return true;
+    }
+    return false;
+}
+
+static bool may_queue(const sl_sched *s)
+{
+    return s->n_free_fetch > SL_FETCHES_SPARED;
+}
+
+bool sl_need_pull(sl_sched *s)
+{
+    while (s->need.next < s->need.n && may_queue(s)) {
+        sl_resident *r = &s->resident[s->need.position[s->need.next]];
+        if (r->want != SL_WANT_NEEDED || r->state != SL_PART_ABSENT) {
+            s->need.next++;
+            continue;
+        }
+        if (!slot_take(s, r) && !(hint_yields(s, r) && slot_take(s, r)))
+            return false;
+        s->need.next++;
+        if (sl_part_queue(s, r, SL_DEMAND, s->pass) && r->fetch)
+            return true;
+    }
+    return false;
+}
+
+/* What the pass was given goes back. A part whose second stage nobody waited for is released when
+ * it comes. */
+static void take_back(sl_sched *s)
+{
+    for (uint32_t i = 0; i < s->need.n; i++) {
+        sl_resident *r = &s->resident[s->need.position[i]];
+        if (r->want == SL_WANT_GIVEN)
+            let_go(s, r);
+    }
+}
+
+sl_status sl_sched_parts(sl_sched *s, uint32_t *parts, uint32_t max, uint32_t *n, sl_err *err)
+{
+    bool missing = false;
+    *n = 0;
+    take_back(s);
+    for (uint32_t i = 0; i < s->need.n && *n < max; i++) {
+        sl_resident *r = &s->resident[s->need.position[i]];
+        if (r->want != SL_WANT_NEEDED)
+            continue;
+        if (r->state == SL_PART_FAILED)
+            return sl_failure_tell(s, &r->failure, err);
+        if (r->state != SL_PART_READY && r->state != SL_PART_FIRST) {
+            missing = true;
+            continue;
+        }
+        r->want = SL_WANT_GIVEN;
+        parts[(*n)++] = r->part;
+    }
+    return *n || !missing ? SL_OK : SL_EAGAIN;
+}
+
+sl_status sl_sched_part_rest(sl_sched *s, uint32_t part, sl_err *err)
+{
+    const sl_resident *r = &s->resident[s->position[part]];
+    if (r->state == SL_PART_FAILED)
+        return sl_failure_tell(s, &r->failure, err);
+    return r->state == SL_PART_READY ? SL_OK : SL_EAGAIN;
+}
+
+void sl_needs_end(sl_sched *s)
+{
+    for (uint32_t i = 0; i < s->need.n; i++) {
+        sl_resident *r = &s->resident[s->need.position[i]];
+        if (r->want == SL_WANT_NEEDED || r->want == SL_WANT_GIVEN)
+            let_go(s, r);
+    }
+    s->need.n = s->need.next = 0;
+}
+
+/* ---- hints ---- */
+
+void sl_sched_hint(sl_sched *s, const uint32_t *parts, uint32_t n)
+{
+    sl_hints_end(s);
+    for (uint32_t i = 0; i < n && s->hint.n < s->queue_cap; i++) {
+        sl_resident *r = &s->resident[s->position[parts[i]]];
+        if (r->want != SL_WANT_NOTHING)
+            continue;
+        sl_need_stats *u = stats_of(s, r);
+        s->hint.unit = s->plan->parts[parts[i]].unit;
+        s->hint.position[s->hint.n++] = s->position[parts[i]];
+        r->want = SL_WANT_HINTED;
+        u->guesses++;
+        if (r->state == SL_PART_READY)
+            sl_pool_hold(&s->pool, entry_of(s, r));
+        else
+            u->hints++;
+        if (r->fetch)
+            take_up(s, r, SL_PREDICTED);
+    }
+}
+
+bool sl_hint_pull(sl_sched *s)
+{
+    while (s->hint.next < s->hint.n && may_queue(s)) {
+        sl_resident *r = &s->resident[s->hint.position[s->hint.next]];
+        if (r->want != SL_WANT_HINTED || r->state != SL_PART_ABSENT) {
+            s->hint.next++;
+            continue;
+        }
+        if (!slot_take(s, r))
+            return false;
+        s->hint.next++;
+        r->guessed = true;
+        stats_of(s, r)->hint_bytes += bytes_of(s, r);
+        if (sl_part_queue(s, r, SL_PREDICTED, s->pass) && r->fetch)
+            return true;
+    }
+    return false;
+}
+
+void sl_on_demand_forget(sl_sched *s)
+{
+    for (uint32_t i = 0; s->on_demand_failed && i < s->n_on_demand; i++) {
+        sl_resident *r = &s->resident[s->n_order + i];
+        if (r->state == SL_PART_FAILED)
+            r->state = SL_PART_ABSENT;
+    }
+    s->on_demand_failed = false;
+}

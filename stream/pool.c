@@ -1,0 +1,278 @@
+#include "pool.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE UINT32_MAX
+
+/* ---- how much ---- */
+
+/* The largest on-demand part of less than limit bytes. False: there is none. */
+static bool largest_below(const sl_plan *p, uint64_t limit, uint64_t *out)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < p->n_parts; i++) {
+        const uint64_t bytes = p->parts[i].slot_bytes;
+        if (p->parts[i].kind != SL_PART_ON_DEMAND || bytes >= limit || (found && bytes <= *out))
+            continue;
+        *out = bytes;
+        found = true;
+    }
+    return found;
+}
+
+/* The smallest class that a part fits. */
+static uint32_t class_of(const sl_pool_plan *p, uint64_t bytes)
+{
+    uint32_t c = p->n_classes - 1;
+    while (c > 0 && p->class[c].slot_bytes < bytes)
+        c--;
+    return c;
+}
+
+/* Classes from the largest part down; each takes all that are nearly as large as its first, and the
+ * last one all the rest. */
+static void make_classes(const sl_plan *p, sl_pool_plan *out)
+{
+    uint64_t limit = UINT64_MAX, bytes = 0;
+    *out = (sl_pool_plan){0};
+    while (out->n_classes < SL_POOL_CLASSES && largest_below(p, limit, &bytes)) {
+        out->class[out->n_classes++].slot_bytes = bytes;
+        limit = bytes - bytes / SL_POOL_SLACK;
+    }
+    for (uint32_t i = 0; i < p->n_parts; i++) {
+        if (p->parts[i].kind != SL_PART_ON_DEMAND)
+            continue;
+        const uint32_t c = class_of(out, p->parts[i].slot_bytes);
+        out->class[c].n_parts++;
+        out->part_bytes += out->class[c].slot_bytes;
+        out->n++;
+    }
+}
+
+static void count_bytes(sl_pool_plan *p)
+{
+    p->n_slots = 0;
+    p->bytes = 0;
+    for (uint32_t c = 0; c < p->n_classes; c++) {
+        p->n_slots += p->class[c].n_slots;
+        p->bytes += p->class[c].n_slots * p->class[c].slot_bytes;
+    }
+}
+
+void sl_pool_choose(const sl_plan *p, uint64_t bytes, sl_pool_plan *out)
+{
+    make_classes(p, out);
+    for (uint32_t c = 0; c < out->n_classes; c++) {
+        const uint32_t n = out->class[c].n_parts;
+        out->class[c].n_slots = n < SL_POOL_LEAST ? n : SL_POOL_LEAST;
+    }
+    count_bytes(out);
+    out->least_bytes = out->bytes;
+    const double share = out->part_bytes ? (double)bytes / (double)out->part_bytes : 0;
+    for (uint32_t c = 0; c < out->n_classes; c++) {
+        const uint32_t n = out->class[c].n_parts;
+        const uint32_t wish = share >= 1 ? n : (uint32_t)(share * n);
+        const uint32_t least = out->class[c].n_slots;
+        out->class[c].n_slots = wish > least ? wish : least;
+    }
+    count_bytes(out);
+    /* The least of a small class may have been more than its share. */
+    for (uint32_t c = 0; c < out->n_classes && out->bytes > bytes;) {
+        if (out->class[c].n_slots > SL_POOL_LEAST) {
+            out->class[c].n_slots--;
+            out->bytes -= out->class[c].slot_bytes;
+        } else {
+            c++;
+        }
+    }
+    count_bytes(out);
+}
+
+/* ---- open and close ---- */
+
+uint64_t sl_pool_memory_bytes(const sl_plan *p)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < p->n_parts; i++)
+        n += p->parts[i].kind == SL_PART_ON_DEMAND;
+    return n * (sizeof(sl_pool_entry) + 2 * sizeof(uint32_t));
+}
+
+sl_status sl_pool_open(sl_pool *p, const sl_plan *plan, const sl_pool_plan *slots, sl_policy policy,
+                       double half_life, sl_err *err)
+{
+    *p = (sl_pool){
+        .policy = policy, .half_life = half_life, .n = slots->n, .n_classes = slots->n_classes};
+    uint64_t at = 0;
+    bool ok = true;
+    p->entry = calloc(p->n + 1, sizeof *p->entry);
+    for (uint32_t c = 0; c < p->n_classes; c++) {
+        sl_pool_class *k = &p->class[c];
+        k->slot_bytes = slots->class[c].slot_bytes;
+        k->n_parts = slots->class[c].n_parts;
+        k->n_slots = k->n_free = slots->class[c].n_slots;
+        k->at = at;
+        at += k->n_slots * k->slot_bytes;
+        k->free_slot = calloc(k->n_slots + 1, sizeof *k->free_slot);
+        k->heap = calloc(k->n_slots + 1, sizeof *k->heap);
+        ok = ok && k->free_slot && k->heap;
+        for (uint32_t i = 0; ok && i < k->n_slots; i++) /* the first one on top */
+            k->free_slot[i] = k->n_slots - 1 - i;
+    }
+    if (!p->entry || !ok) {
+        sl_pool_close(p);
+        return sl_fail(err, SL_ENOMEM, "streaming: out of memory");
+    }
+    for (uint32_t i = 0, n = 0; i < plan->n_parts; i++)
+        if (plan->parts[i].kind == SL_PART_ON_DEMAND)
+            p->entry[n++] = (sl_pool_entry){.key = -INFINITY,
+                                            .slot = NONE,
+                                            .heap_at = NONE,
+                                            .class = class_of(slots, plan->parts[i].slot_bytes)};
+    return SL_OK;
+}
+
+void sl_pool_close(sl_pool *p)
+{
+    for (uint32_t c = 0; c < p->n_classes; c++) {
+        free(p->class[c].free_slot);
+        free(p->class[c].heap);
+    }
+    free(p->entry);
+    *p = (sl_pool){0};
+}
+
+/* ---- the heap of a class: least key first ---- */
+
+static void heap_put(sl_pool *p, sl_pool_class *k, uint32_t at, uint32_t i)
+{
+    k->heap[at] = i;
+    p->entry[i].heap_at = at;
+}
+
+static void heap_up(sl_pool *p, sl_pool_class *k, uint32_t at, uint32_t i)
+{
+    while (at > 0 && p->entry[i].key < p->entry[k->heap[(at - 1) / 2]].key) {
+        heap_put(p, k, at, k->heap[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    heap_put(p, k, at, i);
+}
+
+static void heap_down(sl_pool *p, sl_pool_class *k, uint32_t at, uint32_t i)
+{
+    for (uint32_t next; (next = 2 * at + 1) < k->n_heap; at = next) {
+        if (next + 1 < k->n_heap && p->entry[k->heap[next + 1]].key < p->entry[k->heap[next]].key)
+            next++;
+        if (!(p->entry[k->heap[next]].key < p->entry[i].key))
+            break;
+        heap_put(p, k, at, k->heap[next]);
+    }
+    heap_put(p, k, at, i);
+}
+
+static void heap_remove(sl_pool *p, sl_pool_class *k, uint32_t at)
+{
+    const uint32_t last = k->heap[--k->n_heap];
+    p->entry[k->heap[at]].heap_at = NONE;
+    if (at == k->n_heap)
+        return;
+    if (at > 0 && p->entry[last].key < p->entry[k->heap[(at - 1) / 2]].key)
+        heap_up(p, k, at, last);
+    else
+        heap_down(p, k, at, last);
+}
+
+/* ---- slots ---- */
+
+static sl_pool_class *class_at(sl_pool *p, uint32_t i)
+{
+    return &p->class[p->entry[i].class];
+}
+
+bool sl_pool_take(sl_pool *p, uint32_t i, uint32_t *victim)
+{
+    sl_pool_class *k = class_at(p, i);
+    *victim = NONE;
+    if (k->n_free) {
+        p->entry[i].slot = k->free_slot[--k->n_free];
+        return true;
+    }
+    if (!k->n_heap)
+        return false;
+    *victim = k->heap[0];
+    heap_remove(p, k, 0);
+    p->entry[i].slot = p->entry[*victim].slot;
+    p->entry[*victim].slot = NONE;
+    return true;
+}
+
+uint64_t sl_pool_at(const sl_pool *p, uint32_t i)
+{
+    const sl_pool_class *k = &p->class[p->entry[i].class];
+    return k->at + p->entry[i].slot * k->slot_bytes;
+}
+
+/* Where every part has its slot nothing is evicted, and there is nothing to keep in order. */
+static bool roomy(const sl_pool_class *k)
+{
+    return k->n_slots == k->n_parts;
+}
+
+void sl_pool_hold(sl_pool *p, uint32_t i)
+{
+    if (p->entry[i].heap_at != NONE)
+        heap_remove(p, class_at(p, i), p->entry[i].heap_at);
+}
+
+void sl_pool_release(sl_pool *p, uint32_t i)
+{
+    sl_pool_class *k = class_at(p, i);
+    if (!roomy(k) && p->entry[i].heap_at == NONE)
+        heap_up(p, k, k->n_heap++, i);
+}
+
+void sl_pool_drop(sl_pool *p, uint32_t i)
+{
+    sl_pool_class *k = class_at(p, i);
+    sl_pool_hold(p, i);
+    k->free_slot[k->n_free++] = p->entry[i].slot;
+    p->entry[i].slot = NONE;
+}
+
+/* ---- keys ---- */
+
+/* log2 of the sum over the pass's rows of 0.5^(age / half-life), seen from time 0, when rows of
+ * them use the part, evenly spread. */
+static double lrfu_of_pass(const sl_pool *p, uint32_t rows, uint32_t pass_rows)
+{
+    const double per_row = exp2(1 / p->half_life) - 1, length = pass_rows / p->half_life;
+    const double all = length < 32 ? log2(exp2(length) - 1) : length;
+    return p->now / p->half_life + all - log2(per_row) + log2((double)rows / pass_rows);
+}
+
+void sl_pool_use(sl_pool *p, uint32_t i, uint32_t rows, uint32_t pass_rows)
+{
+    sl_pool_entry *e = &p->entry[i];
+    const bool ordered = e->heap_at != NONE;
+    sl_pool_hold(p, i);
+    e->uses += rows;
+    if (p->policy == SL_POLICY_LRU) {
+        e->key = (double)++p->n_uses;
+    } else if (p->policy == SL_POLICY_LFU) {
+        e->key = e->uses;
+    } else {
+        const double add = lrfu_of_pass(p, rows, pass_rows);
+        const double most = add > e->key ? add : e->key, least = add > e->key ? e->key : add;
+        e->key = most + log2(1 + exp2(least - most));
+    }
+    if (ordered)
+        sl_pool_release(p, i);
+}
+
+void sl_pool_tick(sl_pool *p, uint32_t pass_rows)
+{
+    p->now += pass_rows;
+}

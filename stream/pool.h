@@ -1,0 +1,82 @@
+/* The pool: slots for on-demand parts, and who gives one up. Every part belongs to a class of about
+ * its size; a class has equal slots. A part with a slot may be taken from (evictable) or not: the
+ * scheduler holds what is needed, hinted or on its way, and releases it afterwards. Bookkeeping
+ * only, under the scheduler's lock.
+ *
+ * Who goes: the evictable part of the class with the least key. A key says how much a part was
+ * used, so that parts can be compared at any time without looking at the clock; keys survive
+ * eviction. LRFU (Lee et al., "LRFU: a spectrum of policies", 2001): the sum over all uses of
+ * 0.5^(age / half-life), kept as its logarithm at time 0. */
+#ifndef SL_POOL_H
+#define SL_POOL_H
+
+#include "plan.h"
+
+enum {
+    SL_POOL_CLASSES = 16,
+    SL_POOL_SLACK = 16, /* a class's parts differ by at most one in so many of the largest's size */
+    SL_POOL_LEAST = 2   /* slots of a class: one is read while the other is used */
+};
+
+typedef struct sl_pool_class {
+    uint64_t slot_bytes;
+    uint32_t n_parts, n_slots; /* equal: nothing is ever evicted */
+    uint32_t n_free, n_heap;
+    uint32_t *free_slot; /* [n_slots], n_free of them */
+    uint32_t *heap;      /* [n_slots] evictable entries, least key first */
+    uint64_t at;         /* of its first slot in the pool's memory */
+} sl_pool_class;
+
+typedef struct sl_pool_entry { /* a part */
+    double key;
+    uint32_t slot;    /* of its class; UINT32_MAX: none */
+    uint32_t heap_at; /* UINT32_MAX: held, or without a slot */
+    uint32_t class;
+    uint32_t uses; /* LFU's */
+} sl_pool_entry;
+
+typedef struct sl_pool {
+    sl_policy policy;
+    double half_life;     /* rows */
+    double now;           /* rows that all passes have had */
+    uint64_t n_uses;      /* LRU's clock */
+    sl_pool_entry *entry; /* by index among the on-demand parts */
+    uint32_t n;
+    sl_pool_class class[SL_POOL_CLASSES];
+    uint32_t n_classes;
+} sl_pool;
+
+/* ---- how much: arithmetic ---- */
+typedef struct sl_pool_plan {
+    uint32_t n, n_classes, n_slots; /* on-demand parts, classes, slots of all */
+    uint64_t part_bytes;            /* of all parts, as slots */
+    uint64_t least_bytes;           /* the least that works */
+    uint64_t bytes;                 /* of n_slots */
+    struct {
+        uint64_t slot_bytes;
+        uint32_t n_parts, n_slots;
+    } class[SL_POOL_CLASSES];
+} sl_pool_plan;
+/* The same share of every class's parts, in at most bytes (all of them when that is enough; never
+ * under least_bytes). */
+void sl_pool_choose(const sl_plan *p, uint64_t bytes, sl_pool_plan *out);
+
+uint64_t sl_pool_memory_bytes(const sl_plan *p); /* heap, at the most */
+/* Entry i is the i-th on-demand part of the plan. */
+sl_status sl_pool_open(sl_pool *p, const sl_plan *plan, const sl_pool_plan *slots, sl_policy policy,
+                       double half_life, sl_err *err);
+void sl_pool_close(sl_pool *p);
+
+/* Gives entry i a slot (it is then held). The slot is free, or another entry's that is evictable:
+ * *victim, which has lost it, else UINT32_MAX. False: all slots are held. */
+bool sl_pool_take(sl_pool *p, uint32_t i, uint32_t *victim);
+/* Where entry i's slot lies in the pool's memory. */
+uint64_t sl_pool_at(const sl_pool *p, uint32_t i);
+void sl_pool_hold(sl_pool *p, uint32_t i);    /* not evictable; no matter if it was not */
+void sl_pool_release(sl_pool *p, uint32_t i); /* evictable; it has a slot */
+void sl_pool_drop(sl_pool *p, uint32_t i);    /* its slot is free */
+/* rows of the pass's pass_rows use entry i. Before sl_pool_tick(). */
+void sl_pool_use(sl_pool *p, uint32_t i, uint32_t rows, uint32_t pass_rows);
+void sl_pool_tick(sl_pool *p, uint32_t pass_rows); /* a pass of so many rows is over */
+
+#endif
