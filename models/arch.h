@@ -26,18 +26,45 @@ typedef enum sl_role {
     SL_ROLE_GATE,
     SL_ROLE_UP,
     SL_ROLE_DOWN,
+    SL_ROLE_ROUTER,
+    SL_ROLE_SHARED_GATE,
+    SL_ROLE_SHARED_UP,
+    SL_ROLE_SHARED_DOWN,
+    SL_ROLE_SHARED_SCORE,
+    /* once per layer and expert */
+    SL_ROLE_EXPERT_GATE,
+    SL_ROLE_EXPERT_UP,
+    SL_ROLE_EXPERT_DOWN,
+    /* once per layer, all its experts in one tensor; gate and up in one: fused */
+    SL_ROLE_STACKED_GATE,
+    SL_ROLE_STACKED_UP,
+    SL_ROLE_STACKED_DOWN,
+    SL_ROLE_FUSED_GATE_UP,
+    SL_ROLE_FUSED_DOWN,
     SL_ROLE_COUNT
 } sl_role;
 
 enum { SL_ROLE_FIRST_OF_LAYER = SL_ROLE_ATTN_NORM, SL_NAME_BYTES = 128, SL_MAX_ENDS = 16 };
+
+/* A mixture of experts: a router chooses n_used of n_experts for each row; each is
+ * down(silu(gate x) * up x), n_ff wide. */
+typedef struct sl_moe {
+    uint32_t n_experts; /* 0: the layer has no mixture */
+    uint32_t n_used, n_ff;
+    sl_route route;            /* from the router's scores to experts and their weights */
+    uint32_t n_ff_shared;      /* one more expert, which every row uses; 0: none */
+    bool shared_gated;         /* its output counts sigmoid(shared_score . x) times; else once */
+    const float *shared_score; /* [n_embd], owned by the model's arena */
+} sl_moe;
 
 typedef struct sl_layer {
     /* attention: q [n_heads * head_dim], k and v [n_kv_heads * head_dim] */
     uint32_t n_heads, n_kv_heads, head_dim;
     float attn_scale; /* scores are q.k * attn_scale */
     bool qk_norm;     /* RMS norm of each head of q and k before the rotation */
-    /* feed-forward: down(silu(gate x) * up x) */
+    /* feed-forward: down(silu(gate x) * up x), or a mixture of experts */
     uint32_t n_ff;
+    sl_moe moe;
     /* norm weights as float, owned by the model's arena; [n_embd], [head_dim] */
     const float *attn_norm, *ffn_norm, *q_norm, *k_norm;
 } sl_layer;
@@ -77,6 +104,9 @@ typedef struct sl_arch {
 /* The tensor's name in this checkpoint; layer is ignored for roles of the whole model. Empty: the
  * format has none. */
 void sl_role_name(const sl_arch *arch, sl_role role, uint32_t layer, char out[SL_NAME_BYTES]);
+/* The same for a role that each expert has. */
+void sl_expert_role_name(const sl_arch *arch, sl_role role, uint32_t layer, uint32_t expert,
+                         char out[SL_NAME_BYTES]);
 
 /* A family: reads the config, in either format, into arch (memory from arena). Names are matched
  * exactly. */
@@ -94,5 +124,10 @@ void sl_family_list(char *text, size_t cap);                         /* "llama, 
 /* Shared by the families that are Llama's shape with small differences: everything but what sets
  * them apart. */
 sl_status sl_read_dense(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err);
+/* A family without experts: SL_EUNSUPPORTED when the config has some all the same. */
+sl_status sl_refuse_experts(const sl_config *c, sl_err *err);
+/* Which layers are mixtures of experts, and how large: softmax over all scores, then the best.
+ * After sl_read_dense(). */
+sl_status sl_read_moe(const sl_config *c, sl_arch *arch, sl_err *err);
 
 #endif

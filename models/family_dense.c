@@ -63,7 +63,10 @@ static sl_status read_shape(const sl_config *c, shape *s, sl_err *err)
     } ints[] = {
         {{"block_count", "num_hidden_layers"}, false, MAX_LAYERS, &s->layers},
         {{"embedding_length", "hidden_size"}, false, MAX_WIDTH, &s->embd},
-        {{"feed_forward_length", "intermediate_size"}, false, MAX_WIDTH, &s->ff},
+        {{"feed_forward_length", "intermediate_size"},
+         sl_config_has(c, (sl_key){"expert_count", "num_experts"}),
+         MAX_WIDTH,
+         &s->ff},
         {{"context_length", "max_position_embeddings"}, false, MAX_CONTEXT, &s->context},
         {{"vocab_size", "vocab_size"}, sl_config_format(c) == SL_FORMAT_GGUF, MAX_VOCAB, &s->vocab},
     };
@@ -214,7 +217,7 @@ static sl_status read_rope(const sl_config *c, sl_arena *arena, const shape *s, 
 
 /* ---- what a config may ask for that we do not do ---- */
 
-static sl_status refuse_experts(const sl_config *c, sl_err *err)
+sl_status sl_refuse_experts(const sl_config *c, sl_err *err)
 {
     int64_t count = 0, used = 0;
     sl_status st = sl_config_int(c, (sl_key){"expert_count", "num_local_experts"}, true, 0, 1 << 16,
@@ -263,7 +266,7 @@ static sl_status refuse_unknown(const sl_config *c, const shape *s, sl_err *err)
         if (st == SL_OK && on)
             st = sl_fail(err, SL_EUNSUPPORTED, "config.json: %s is not supported", flags[i]);
     }
-    return st == SL_OK ? refuse_experts(c, err) : st;
+    return st;
 }
 
 /* MLX: quantization {group_size, bits, mode}. The bits follow from the tensors' shapes. */

@@ -4,7 +4,9 @@
 
 static sl_status read_qwen3(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err)
 {
-    sl_status st = sl_read_dense(c, arena, arch, err);
+    sl_status st = sl_refuse_experts(c, err);
+    if (st == SL_OK)
+        st = sl_read_dense(c, arena, arch, err);
     for (uint32_t i = 0; st == SL_OK && i < arch->n_layers; i++)
         arch->layer[i].qk_norm = true;
     return st;

@@ -26,11 +26,14 @@ typedef struct sl_operand {
     size_t out_width[SL_MAX_PRODUCTS];
 } sl_operand;
 
-/* out[i] = matrices of the group times each row of in: enters and leaves the group's units. */
+/* out[i] = matrices of the group times each row of in: enters and leaves the group's units, but for
+ * a held group, whose unit is entered. */
 sl_status sl_project(sl_pass *p, const sl_group *g, const sl_operand *o);
-/* Fills s->act in the forms of act_mask with the rows of in. */
+/* The same for rows that are there in all forms of the group's act_mask already. */
+sl_status sl_project_acts(sl_pass *p, const sl_group *g, const sl_operand *o, void *const *act);
+/* Fills act in the forms of act_mask, but for floats, with the rows of in. */
 void sl_quantize_rows(sl_pass *p, uint32_t act_mask, const float *in, size_t in_width,
-                      uint32_t rows);
+                      uint32_t rows, void *const *act);
 
 /* One product with its bytes and its rows of activations, bound by sl_run_bind(). */
 typedef struct sl_run {
@@ -45,6 +48,10 @@ typedef struct sl_run {
 
 /* Weights and scales of a product whose part is held, nothing else. */
 void sl_run_bind(const sl_pass *p, sl_run *u, const sl_product *pr, uint32_t part);
+/* The same in the middle of a pass for any part that stays; false: it is not there now. */
+bool sl_run_peek(const sl_pass *p, sl_run *u, const sl_product *pr, uint32_t part);
+/* Its rows of activations: floats, or in quantised forms. They follow each other without gaps. */
+void sl_run_operand(sl_run *u, const float *in, void *const *act);
 /* All runs in one parallel region; sets their first_task. */
 void sl_runs_multiply(sl_pass *p, sl_run *run, uint32_t n);
 
@@ -55,6 +62,13 @@ void sl_add_to_residual(sl_pass *p);
 
 /* The blocks of a layer: read the residual, add to it. */
 sl_status sl_attention(sl_pass *p, uint32_t layer);
-sl_status sl_feed_forward(sl_pass *p, uint32_t layer);
+sl_status sl_feed_forward(sl_pass *p, uint32_t layer); /* dense, or a mixture */
+sl_status sl_mixture(sl_pass *p, uint32_t layer);
+
+/* gate [rows][width] = silu(gate) * up */
+void sl_glu_rows(sl_pass *p, float *gate, const float *up, size_t width, uint32_t rows);
+/* Tells the stream which experts this layer will probably use, as far as can be guessed from the
+ * residual of now; nothing if it is not a mixture. */
+void sl_guess_experts(sl_pass *p, uint32_t layer);
 
 #endif

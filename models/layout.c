@@ -65,36 +65,44 @@ static uint32_t add_scales(sl_layout *l, uint32_t part, const sl_tensor *t, cons
     return sl_plan_extent(l->plan, part, e);
 }
 
+/* Rows row0 .. row0 + n_rows of m as a product, their extents added to the part. Returns its
+ * act_mask. */
+static uint32_t make_product(sl_layout *l, uint32_t part, const sl_matrix *m, uint64_t row0,
+                             uint64_t n_rows, sl_product *p)
+{
+    const sl_tensor *t = m->t;
+    memset(p, 0, sizeof *p);
+    p->type = m->type;
+    p->row0 = (uint32_t)row0;
+    p->n_rows = (uint32_t)n_rows;
+    p->n_cols = (uint32_t)m->n_cols;
+    p->row_bytes = m->row_bytes;
+    const sl_extent e = {t->extent.file, t->extent.offset + row0 * p->row_bytes,
+                         n_rows * p->row_bytes};
+    p->extent = sl_plan_extent(l->plan, part, e);
+    p->s = m->s;
+    p->beside = m->scale != NULL;
+    p->has_bias = m->bias != NULL;
+    if (p->beside) {
+        p->s.first_row = p->row0 % p->s.block_rows;
+        p->scale_extent = add_scales(l, part, m->scale, p);
+    }
+    if (p->has_bias)
+        p->bias_extent = add_scales(l, part, m->bias, p);
+    size_t scratch = sl_mul_scratch_bytes(p->type, p->n_cols);
+    if (scratch > l->mul_scratch_bytes)
+        l->mul_scratch_bytes = scratch;
+    return 1u << sl_weight_about(p->type)->act;
+}
+
 static void add_product(sl_layout *l, sl_step *step, sl_group *g, const sl_matrix *m,
                         uint32_t output, uint32_t row0, uint32_t row1)
 {
     if (row0 == row1)
         return;
-    sl_product *p = &step->product[step->n_products];
-    const sl_tensor *t = m->t;
-    p->type = m->type;
+    sl_product *p = &step->product[step->n_products++];
+    g->act_mask |= make_product(l, step->part, m, row0, row1 - row0, p);
     p->output = output;
-    p->row0 = row0;
-    p->n_rows = row1 - row0;
-    p->n_cols = (uint32_t)m->n_cols;
-    p->row_bytes = m->row_bytes;
-    sl_extent e = {t->extent.file, t->extent.offset + (uint64_t)row0 * p->row_bytes,
-                   (uint64_t)p->n_rows * p->row_bytes};
-    p->extent = sl_plan_extent(l->plan, step->part, e);
-    p->s = m->s;
-    p->beside = m->scale != NULL;
-    p->has_bias = m->bias != NULL;
-    if (p->beside) {
-        p->s.first_row = row0 % p->s.block_rows;
-        p->scale_extent = add_scales(l, step->part, m->scale, p);
-    }
-    if (p->has_bias)
-        p->bias_extent = add_scales(l, step->part, m->bias, p);
-    step->n_products++;
-    g->act_mask |= 1u << sl_weight_about(p->type)->act;
-    size_t scratch = sl_mul_scratch_bytes(p->type, p->n_cols);
-    if (scratch > l->mul_scratch_bytes)
-        l->mul_scratch_bytes = scratch;
 }
 
 static uint64_t bytes_of(const sl_matrix *m)
@@ -103,8 +111,11 @@ static uint64_t bytes_of(const sl_matrix *m)
            (m->bias ? m->bias->extent.len : 0);
 }
 
-static sl_status add_group(sl_layout *l, sl_group *g, const char *name, const sl_matrix *m,
-                           uint32_t n, uint64_t part_bytes, sl_err *err)
+enum { OWN_UNITS = UINT32_MAX };
+
+/* unit: the one that holds all parts of the group; OWN_UNITS: each gets one, called name. */
+static sl_status add_group(sl_layout *l, sl_group *g, const char *name, uint32_t unit,
+                           const sl_matrix *m, uint32_t n, uint64_t part_bytes, sl_err *err)
 {
     uint64_t bytes = 0, rows = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -114,12 +125,12 @@ static sl_status add_group(sl_layout *l, sl_group *g, const char *name, const sl
     uint64_t most = rows / SL_ROW_GROUP ? rows / SL_ROW_GROUP : 1; /* no cut is empty */
     uint64_t wanted = (bytes + part_bytes - 1) / part_bytes;
     uint32_t cuts = (uint32_t)(wanted < most ? wanted : most);
-    *g = (sl_group){l->n_steps, 0, 0};
+    *g = (sl_group){.first_step = l->n_steps, .held = unit != OWN_UNITS};
     for (uint32_t c = 0; c < cuts; c++) {
         sl_step *step = add_step(l);
         if (!step)
             return sl_fail(err, SL_ENOMEM, "out of memory while laying out the model");
-        step->unit = sl_plan_unit(l->plan, name);
+        step->unit = unit == OWN_UNITS ? sl_plan_unit(l->plan, name) : unit;
         step->part = sl_plan_part(l->plan, step->unit, SL_PART_ALWAYS);
         for (uint32_t i = 0; i < n; i++)
             add_product(l, step, g, &m[i], i, cut_at(m[i].n_rows, c, cuts),
@@ -136,33 +147,116 @@ typedef struct layer_part {
     sl_role role[SL_MAX_PRODUCTS];
 } layer_part;
 
-static const layer_part layer_parts[] = {
+static const layer_part mixer_parts[] = {
     {"attn.qkv", offsetof(sl_layer_groups, qkv), 3, {SL_ROLE_Q, SL_ROLE_K, SL_ROLE_V}},
     {"attn.out", offsetof(sl_layer_groups, o), 1, {SL_ROLE_O}},
+};
+static const layer_part dense_parts[] = {
     {"ffn.gate_up", offsetof(sl_layer_groups, gate_up), 2, {SL_ROLE_GATE, SL_ROLE_UP}},
     {"ffn.down", offsetof(sl_layer_groups, down), 1, {SL_ROLE_DOWN}},
 };
+static const layer_part router_part = {
+    "ffn.router", offsetof(sl_layer_groups, router), 1, {SL_ROLE_ROUTER}};
+static const layer_part shared_parts[] = {
+    {"", offsetof(sl_layer_groups, shared_gate_up), 2, {SL_ROLE_SHARED_GATE, SL_ROLE_SHARED_UP}},
+    {"", offsetof(sl_layer_groups, shared_down), 1, {SL_ROLE_SHARED_DOWN}},
+};
 
-static sl_status add_layer(sl_layout *l, const sl_checkpoint *c, const sl_arch *arch,
-                           uint32_t layer, uint64_t part_bytes, sl_err *err)
+/* A layer while it is laid out. */
+typedef struct layer_ctx {
+    sl_layout *l;
+    const sl_checkpoint *c;
+    const sl_arch *arch;
+    uint32_t layer;
+    uint64_t part_bytes;
+    sl_err *err;
+} layer_ctx;
+
+/* unit: as add_group(). */
+static sl_status add_parts(const layer_ctx *x, const layer_part *part, size_t n, uint32_t unit)
 {
-    for (size_t i = 0; i < sizeof layer_parts / sizeof *layer_parts; i++) {
-        const layer_part *p = &layer_parts[i];
+    for (const layer_part *p = part; p < part + n; p++) {
         sl_matrix m[SL_MAX_PRODUCTS];
         char name[SL_NAME_BYTES];
         sl_status st = SL_OK;
         for (uint32_t k = 0; st == SL_OK && k < p->n; k++) {
-            sl_role_name(arch, p->role[k], layer, name);
-            st = sl_matrix_of(c, arch, sl_checkpoint_find(c, name), &m[k], err);
+            sl_role_name(x->arch, p->role[k], x->layer, name);
+            st = sl_matrix_of(x->c, x->arch, sl_checkpoint_find(x->c, name), &m[k], x->err);
         }
-        snprintf(name, sizeof name, "blk.%u.%s", layer, p->name);
-        sl_group *g = (sl_group *)(void *)((char *)&l->layer[layer] + p->group);
+        snprintf(name, sizeof name, "blk.%u.%s", x->layer, p->name);
+        sl_group *g = (sl_group *)(void *)((char *)&x->l->layer[x->layer] + p->group);
         if (st == SL_OK)
-            st = add_group(l, g, name, m, p->n, part_bytes, err);
+            st = add_group(x->l, g, name, unit, m, p->n, x->part_bytes, x->err);
         if (st != SL_OK)
             return st;
     }
     return SL_OK;
+}
+
+/* Equal but for where they lie. */
+static bool alike(const sl_product *a, const sl_product *b)
+{
+    return a->type == b->type && a->n_rows == b->n_rows && a->n_cols == b->n_cols &&
+           a->row_bytes == b->row_bytes && a->beside == b->beside && a->has_bias == b->has_bias &&
+           a->s.type == b->s.type && a->s.group == b->s.group &&
+           a->s.block_rows == b->s.block_rows && a->s.scale_bytes == b->s.scale_bytes;
+}
+
+/* The part of expert e; the first one says what all have to be like. */
+static sl_status add_expert(const layer_ctx *x, sl_experts *all, uint32_t e)
+{
+    static const sl_role roles[3] = {SL_ROLE_EXPERT_GATE, SL_ROLE_EXPERT_UP, SL_ROLE_EXPERT_DOWN};
+    sl_product *const of_all[3] = {&all->gate, &all->up, &all->down};
+    sl_matrix_rows rows;
+    sl_product p;
+    const uint32_t part = sl_plan_part(x->l->plan, all->unit, SL_PART_ON_DEMAND);
+    if (e == 0)
+        all->first_part = part;
+    for (int i = 0; i < 3; i++) {
+        sl_status st = sl_expert_of(x->c, x->arch, x->layer, roles[i], e, &rows, x->err);
+        if (st != SL_OK)
+            return st;
+        if (i == 2)
+            sl_plan_part_stage(x->l->plan, part);
+        *(i == 2 ? &all->mid_mask : &all->in_mask) |=
+            make_product(x->l, part, &rows.m, rows.row0, rows.n_rows, &p);
+        if (e == 0)
+            *of_all[i] = p;
+        else if (!alike(of_all[i], &p))
+            return sl_fail(x->err, SL_EUNSUPPORTED,
+                           "tensor %s: stored otherwise than that of expert 0", rows.m.t->name);
+    }
+    return SL_OK;
+}
+
+/* The router's unit; then one with the shared expert, which is computed while experts arrive, and
+ * the experts. */
+static sl_status add_mixture(const layer_ctx *x)
+{
+    const sl_moe *moe = &x->arch->layer[x->layer].moe;
+    sl_experts *all = &x->l->layer[x->layer].experts;
+    char name[SL_NAME_BYTES];
+    sl_status st = add_parts(x, &router_part, 1, OWN_UNITS);
+    snprintf(name, sizeof name, "blk.%u.ffn.experts", x->layer);
+    all->unit = sl_plan_unit(x->l->plan, name);
+    if (st == SL_OK && moe->n_ff_shared)
+        st = add_parts(x, shared_parts, sizeof shared_parts / sizeof *shared_parts, all->unit);
+    for (uint32_t e = 0; st == SL_OK && e < moe->n_experts; e++)
+        st = add_expert(x, all, e);
+    x->l->expert_in_mask |= all->in_mask;
+    x->l->expert_mid_mask |= all->mid_mask | x->l->layer[x->layer].shared_down.act_mask;
+    x->l->router_mask |= x->l->layer[x->layer].router.act_mask;
+    return st;
+}
+
+static sl_status add_layer(const layer_ctx *x)
+{
+    sl_status st = add_parts(x, mixer_parts, sizeof mixer_parts / sizeof *mixer_parts, OWN_UNITS);
+    if (st != SL_OK)
+        return st;
+    return x->arch->layer[x->layer].moe.n_experts
+               ? add_mixture(x)
+               : add_parts(x, dense_parts, sizeof dense_parts / sizeof *dense_parts, OWN_UNITS);
 }
 
 static sl_status add_ends(sl_layout *l, const sl_checkpoint *c, const sl_arch *arch,
@@ -191,7 +285,7 @@ static sl_status add_ends(sl_layout *l, const sl_checkpoint *c, const sl_arch *a
     if (!arch->tied)
         st = sl_matrix_of(c, arch, sl_checkpoint_find(c, name), &m, err);
     l->units_without_head = sl_plan_unit_count(l->plan);
-    return st == SL_OK ? add_group(l, &l->head, "head", &m, 1, part_bytes, err) : st;
+    return st == SL_OK ? add_group(l, &l->head, "head", OWN_UNITS, &m, 1, part_bytes, err) : st;
 }
 
 sl_status sl_layout_make(sl_layout *l, const sl_checkpoint *c, const sl_arch *arch,
@@ -205,9 +299,11 @@ sl_status sl_layout_make(sl_layout *l, const sl_checkpoint *c, const sl_arch *ar
         st = sl_fail(err, SL_ENOMEM, "out of memory while laying out the model");
         goto fail;
     }
-    for (uint32_t i = 0; i < arch->n_layers; i++)
-        if ((st = add_layer(l, c, arch, i, part_bytes, err)) != SL_OK)
+    for (uint32_t i = 0; i < arch->n_layers; i++) {
+        const layer_ctx x = {l, c, arch, i, part_bytes, err};
+        if ((st = add_layer(&x)) != SL_OK)
             goto fail;
+    }
     if ((st = add_ends(l, c, arch, part_bytes, err)) != SL_OK)
         goto fail;
     return SL_OK;

@@ -23,9 +23,20 @@ static const sl_tensor *beside(const sl_checkpoint *c, const sl_tensor *t, const
     return sl_checkpoint_find(c, name);
 }
 
+/* Matrices stacked in a tensor of three dimensions are one tall matrix: its rows and columns. */
+static bool flatten(const sl_tensor *t, uint64_t *rows, uint64_t *cols)
+{
+    if (t->n_dims != 2 && t->n_dims != 3)
+        return false;
+    *rows = t->n_dims == 3 ? t->dims[0] * t->dims[1] : t->dims[0];
+    *cols = t->dims[t->n_dims - 1];
+    return *rows > 0;
+}
+
 static bool has_shape(const sl_tensor *t, uint64_t rows, uint64_t cols)
 {
-    return t->n_dims == 2 && t->dims[0] == rows && t->dims[1] == cols;
+    uint64_t r, c;
+    return flatten(t, &r, &c) && r == rows && c == cols;
 }
 
 static sl_status scale_type(const sl_tensor *t, bool e8m0, sl_scale *out, sl_err *err)
@@ -47,18 +58,18 @@ static sl_status read_mlx(const sl_checkpoint *c, uint32_t group, sl_matrix *m, 
     m->bias = beside(c, t, "biases");
     if (!m->bias)
         return sl_fail(err, SL_EFORMAT, "tensor %s has scales, but no biases beside it", t->name);
-    if (m->scale->n_dims != 2 || m->scale->dims[0] != t->dims[0] ||
-        m->scale->dims[1] > UINT32_MAX / group || !m->scale->dims[1] ||
-        !has_shape(m->bias, m->scale->dims[0], m->scale->dims[1]) ||
-        m->bias->type != m->scale->type)
+    const uint64_t words = m->n_cols;
+    uint64_t rows, groups;
+    if (!flatten(m->scale, &rows, &groups) || rows != m->n_rows || groups > UINT32_MAX / group ||
+        !groups || !has_shape(m->bias, rows, groups) || m->bias->type != m->scale->type)
         return sl_fail(err, SL_EFORMAT, "tensors %s and %s do not fit %s", m->scale->name,
                        m->bias->name, t->name);
-    m->n_cols = m->scale->dims[1] * group;
-    const bool four = t->dims[1] * 8 == m->n_cols, eight = t->dims[1] * 4 == m->n_cols;
+    m->n_cols = groups * group;
+    const bool four = words * 8 == m->n_cols, eight = words * 4 == m->n_cols;
     if (!four && !eight)
         return sl_fail(err, SL_EUNSUPPORTED,
                        "tensor %s: %llu words for %llu columns: 4 and 8 bits are supported",
-                       t->name, (unsigned long long)t->dims[1], (unsigned long long)m->n_cols);
+                       t->name, (unsigned long long)words, (unsigned long long)m->n_cols);
     m->type = four ? SL_W_MLX4 : SL_W_MLX8;
     m->s.group = group;
     m->s.block_rows = 1;
@@ -83,11 +94,9 @@ sl_status sl_matrix_of(const sl_checkpoint *c, const sl_arch *arch, const sl_ten
 {
     memset(m, 0, sizeof *m);
     m->t = t;
-    if (t->n_dims != 2 || !t->dims[0])
+    if (!flatten(t, &m->n_rows, &m->n_cols))
         return sl_fail(err, SL_EFORMAT, "tensor %s is not a matrix", t->name);
-    m->n_rows = t->dims[0];
-    m->n_cols = t->dims[1];
-    m->row_bytes = (size_t)(t->extent.len / t->dims[0]);
+    m->row_bytes = (size_t)(t->extent.len / m->n_rows);
     sl_status st;
     if (t->type == SL_U32 && arch->mlx_group && (m->scale = beside(c, t, "scales")))
         st = read_mlx(c, arch->mlx_group, m, err);
@@ -95,8 +104,9 @@ sl_status sl_matrix_of(const sl_checkpoint *c, const sl_arch *arch, const sl_ten
         st = read_fp8(m, err);
     else
         st = sl_weight_of(t, &m->type, err);
-    if (st == SL_OK && m->scale)
-        m->s.scale_bytes = (size_t)(m->scale->extent.len / m->scale->dims[0]);
+    uint64_t rows, cols;
+    if (st == SL_OK && m->scale && flatten(m->scale, &rows, &cols))
+        m->s.scale_bytes = (size_t)(m->scale->extent.len / rows);
     return st;
 }
 

@@ -20,8 +20,8 @@ sl_model_options sl_model_defaults(void)
 
 typedef struct checker {
     sl_model *m;
-    const sl_tensor **used; /* tensors that have a role, and those beside them, [n_used]; room
-                                for all roles */
+    const sl_tensor **used; /* tensors that have a role, and those beside them, [n_used]; each
+                               once, so that there is room for all */
     uint32_t n_used;
     sl_err *err;
 } checker;
@@ -53,6 +53,15 @@ static const sl_tensor *find_needed(checker *c, sl_role role, uint32_t layer)
     return t;
 }
 
+static void use_matrix(checker *c, const sl_matrix *m)
+{
+    c->used[c->n_used++] = m->t;
+    if (m->scale)
+        c->used[c->n_used++] = m->scale;
+    if (m->bias)
+        c->used[c->n_used++] = m->bias;
+}
+
 /* The matrix of a role with this shape, and the tensors beside it. */
 static bool need_matrix(checker *c, sl_role role, uint32_t layer, uint64_t rows, uint64_t cols)
 {
@@ -74,11 +83,7 @@ static bool need_matrix(checker *c, sl_role role, uint32_t layer, uint64_t rows,
                 found, (unsigned long long)rows, (unsigned long long)cols);
         return false;
     }
-    c->used[c->n_used++] = t;
-    if (m.scale)
-        c->used[c->n_used++] = m.scale;
-    if (m.bias)
-        c->used[c->n_used++] = m.bias;
+    use_matrix(c, &m);
     c->m->n_params += rows * cols;
     return true;
 }
@@ -87,7 +92,8 @@ static const sl_tensor *need_of_vector(checker *c, sl_role role, uint32_t layer,
 {
     char found[128];
     const sl_tensor *t = find_needed(c, role, layer);
-    if (t && (t->n_dims != 1 || t->dims[0] != n)) {
+    /* [1, n] is a vector, too */
+    if (t && (t->n_values != n || t->n_dims < 1 || t->dims[t->n_dims - 1] != n)) {
         shape_text(t, found, sizeof found);
         sl_fail(c->err, SL_EFORMAT, "tensor %s has shape %s, the config asks for [%llu]", t->name,
                 found, (unsigned long long)n);
@@ -134,6 +140,51 @@ static bool need_vector(checker *c, sl_role role, uint32_t layer, uint64_t n, co
     return ok;
 }
 
+/* The tensors of expert e. Stacked ones are marked as used once. */
+static bool check_expert(checker *c, uint32_t layer, uint32_t e)
+{
+    static const sl_role roles[3] = {SL_ROLE_EXPERT_GATE, SL_ROLE_EXPERT_UP, SL_ROLE_EXPERT_DOWN};
+    const sl_tensor *last = NULL;
+    for (int i = 0; i < 3; i++) {
+        sl_matrix_rows r;
+        if (sl_expert_of(c->m->ckpt, &c->m->arch, layer, roles[i], e, &r, c->err) != SL_OK)
+            return false;
+        c->m->n_params += r.n_rows * r.m.n_cols;
+        if (r.m.t == last || (e && r.m.t->n_dims == 3))
+            continue;
+        last = r.m.t;
+        use_matrix(c, &r.m);
+    }
+    return true;
+}
+
+static bool check_shared(checker *c, uint32_t i)
+{
+    sl_moe *moe = &c->m->arch.layer[i].moe;
+    const uint64_t D = c->m->arch.n_embd, F = moe->n_ff_shared;
+    return need_matrix(c, SL_ROLE_SHARED_GATE, i, F, D) &&
+           need_matrix(c, SL_ROLE_SHARED_UP, i, F, D) &&
+           need_matrix(c, SL_ROLE_SHARED_DOWN, i, D, F) &&
+           (!moe->shared_gated || need_vector(c, SL_ROLE_SHARED_SCORE, i, D, &moe->shared_score));
+}
+
+static bool check_feed_forward(checker *c, uint32_t i)
+{
+    sl_layer *l = &c->m->arch.layer[i];
+    const uint64_t D = c->m->arch.n_embd;
+    if (!l->moe.n_experts)
+        return need_matrix(c, SL_ROLE_GATE, i, l->n_ff, D) &&
+               need_matrix(c, SL_ROLE_UP, i, l->n_ff, D) &&
+               need_matrix(c, SL_ROLE_DOWN, i, D, l->n_ff);
+    if (!need_matrix(c, SL_ROLE_ROUTER, i, l->moe.n_experts, D) ||
+        (l->moe.n_ff_shared && !check_shared(c, i)))
+        return false;
+    for (uint32_t e = 0; e < l->moe.n_experts; e++)
+        if (!check_expert(c, i, e))
+            return false;
+    return true;
+}
+
 static bool check_layer(checker *c, uint32_t i)
 {
     sl_layer *l = &c->m->arch.layer[i];
@@ -144,9 +195,7 @@ static bool check_layer(checker *c, uint32_t i)
            need_matrix(c, SL_ROLE_V, i, kv, D) && need_matrix(c, SL_ROLE_O, i, D, q) &&
            (!l->qk_norm || (need_vector(c, SL_ROLE_Q_NORM, i, d, &l->q_norm) &&
                             need_vector(c, SL_ROLE_K_NORM, i, d, &l->k_norm))) &&
-           need_vector(c, SL_ROLE_FFN_NORM, i, D, &l->ffn_norm) &&
-           need_matrix(c, SL_ROLE_GATE, i, l->n_ff, D) &&
-           need_matrix(c, SL_ROLE_UP, i, l->n_ff, D) && need_matrix(c, SL_ROLE_DOWN, i, D, l->n_ff);
+           need_vector(c, SL_ROLE_FFN_NORM, i, D, &l->ffn_norm) && check_feed_forward(c, i);
 }
 
 /* The vocabulary is the embedding's rows; a config that says otherwise is wrong. */
@@ -220,7 +269,7 @@ static sl_status check_tensors(sl_model *m, sl_err *err)
 {
     sl_err own = {0};
     checker c = {.m = m, .err = err ? err : &own};
-    c.used = calloc((size_t)3 * SL_ROLE_COUNT * (m->arch.n_layers + 1), sizeof(const sl_tensor *));
+    c.used = calloc(sl_checkpoint_tensor_count(m->ckpt) + 1, sizeof(const sl_tensor *));
     if (!c.used)
         return sl_fail(err, SL_ENOMEM, "out of memory while checking the model");
     bool ok = check_vocabulary(&c) &&
@@ -381,6 +430,7 @@ sl_model_info sl_model_about(const sl_model *m)
 {
     const sl_arch *a = &m->arch;
     const sl_layer *l = &a->layer[0];
+    const sl_moe *moe = &a->layer[a->n_layers - 1].moe; /* dense layers, if any, come first */
     return (sl_model_info){.family = a->family,
                            .name = m->name,
                            .n_layers = a->n_layers,
@@ -389,6 +439,10 @@ sl_model_info sl_model_about(const sl_model *m)
                            .n_kv_heads = l->n_kv_heads,
                            .head_dim = l->head_dim,
                            .n_ff = l->n_ff,
+                           .n_experts = moe->n_experts,
+                           .n_used = moe->n_used,
+                           .n_ff_expert = moe->n_ff,
+                           .n_ff_shared = moe->n_ff_shared,
                            .n_vocab = a->n_vocab,
                            .n_ctx_max = a->n_ctx_max,
                            .tied = a->tied,

@@ -40,6 +40,7 @@ typedef struct sl_model_info {
     const char *family; /* "llama", "qwen3" */
     const char *name;   /* as the file calls it, "" if it does not */
     uint32_t n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_ff, n_vocab, n_ctx_max;
+    uint32_t n_experts, n_used, n_ff_expert, n_ff_shared; /* of its mixtures; 0: none */
     bool tied;
     uint64_t n_params;
     double rope_base;
@@ -63,7 +64,10 @@ typedef struct sl_session_options {
     uint32_t chunk;       /* rows of a prefill pass at most; default 512 */
     uint32_t logits_rows; /* rows whose logits one pass can give; default 1 (the last) */
     sl_kv_type kv;
+    int32_t predict; /* experts that decode guesses for the next layer, to be read ahead; 0: none;
+                        SL_PREDICT_AUTO: as many as a row uses. Changes no result. */
 } sl_session_options;
+enum { SL_PREDICT_AUTO = -1 };
 sl_session_options sl_session_defaults(const sl_model *m);
 /* What a session will hold: KV cache and scratch. Threads: worker threads including the caller. */
 typedef struct sl_session_price {
@@ -97,6 +101,11 @@ typedef sl_status sl_logits_fn(void *ctx, uint32_t first_position, uint32_t n, c
 typedef void sl_hidden_fn(void *ctx, uint32_t index, uint32_t first_position, uint32_t n,
                           const float *rows);
 
+/* Experts of n rows in a layer, best first, and the weights that their outputs are multiplied by:
+ * n rows of k each. */
+typedef void sl_router_fn(void *ctx, uint32_t layer, uint32_t first_position, uint32_t n,
+                          uint32_t k, const uint32_t *ids, const float *weights);
+
 typedef struct sl_eval {
     const int32_t *ids;
     uint32_t n;
@@ -104,7 +113,8 @@ typedef struct sl_eval {
     sl_logits_fn *logits; /* may be NULL: fill the cache only */
     sl_hidden_fn *hidden; /* may be NULL */
     sl_cancel_fn *cancel; /* may be NULL */
-    void *ctx;            /* for the three */
+    sl_router_fn *router; /* may be NULL */
+    void *ctx;            /* for the four */
 } sl_eval;
 /* Appends n tokens. Ids are checked against the vocabulary, the length against the capacity. NaN or
  * infinite logits are SL_EFORMAT. On error the session's length is what it was, or that of the last

@@ -9,7 +9,8 @@
  * same activations. */
 enum { SL_MAX_PRODUCTS = 3 };
 
-/* A weight matrix and the tensors it is stored in. */
+/* A weight matrix and the tensors it is stored in. Matrices stacked in a tensor of three dimensions
+ * are one tall matrix. */
 typedef struct sl_matrix {
     const sl_tensor *t, *scale, *bias; /* scale, bias: NULL when the blocks hold them */
     sl_weight type;
@@ -41,10 +42,28 @@ typedef struct sl_step {
 typedef struct sl_group {
     uint32_t first_step, n_steps;
     uint32_t act_mask; /* 1 << sl_act of every type in it: the forms in which it wants its input */
+    bool held;         /* its parts belong to a unit that is entered when it is used */
 } sl_group;
+
+/* A layer's experts: one unit, with an ON_DEMAND part for each. They are alike but for where they
+ * lie. */
+typedef struct sl_experts {
+    uint32_t unit, first_part;  /* expert e is part first_part + e */
+    sl_product gate, up, down;  /* of every expert; down is the part's second stage */
+    uint32_t in_mask, mid_mask; /* act_mask of gate and up, of down */
+} sl_experts;
+
+/* Rows row0 .. row0 + n_rows of a matrix. */
+typedef struct sl_matrix_rows {
+    sl_matrix m;
+    uint64_t row0, n_rows;
+} sl_matrix_rows;
 
 typedef struct sl_layer_groups {
     sl_group qkv, o, gate_up, down;
+    /* of a mixture of experts */
+    sl_group router, shared_gate_up, shared_down; /* the shared expert: in the experts' unit */
+    sl_experts experts;
 } sl_layer_groups;
 
 typedef struct sl_layout {
@@ -61,6 +80,7 @@ typedef struct sl_layout {
     sl_scales embed_scales;
     uint32_t embed_scale_table, embed_bias_table;
     size_t mul_scratch_bytes; /* most that a product needs, per worker */
+    uint32_t expert_in_mask, expert_mid_mask, router_mask; /* act_masks of all layers together */
 } sl_layout;
 
 struct sl_model {
@@ -86,6 +106,11 @@ sl_status sl_weight_of(const sl_tensor *t, sl_weight *out, sl_err *err);
  * tensor that does not fit. */
 sl_status sl_matrix_of(const sl_checkpoint *c, const sl_arch *arch, const sl_tensor *t,
                        sl_matrix *m, sl_err *err);
+/* Where one matrix of an expert is, in whichever layout the checkpoint has, held against the
+ * config: SL_EFORMAT or SL_EUNSUPPORTED names the tensor that is missing or does not fit. role: one
+ * of SL_ROLE_EXPERT_*. */
+sl_status sl_expert_of(const sl_checkpoint *c, const sl_arch *arch, uint32_t layer, sl_role role,
+                       uint32_t expert, sl_matrix_rows *out, sl_err *err);
 /* What a product that begins row rows further down gets. */
 sl_scales sl_scales_from(const sl_scales *s, size_t row);
 
@@ -95,6 +120,30 @@ sl_status sl_layout_make(sl_layout *l, const sl_checkpoint *c, const sl_arch *ar
 void sl_layout_free(sl_layout *l);
 uint64_t sl_layout_bytes(
     const sl_model *m); /* heap of steps and groups (the plan counts for itself) */
+
+/* Scratch of mixtures of experts, for the largest of a model's layers: E experts of which k are
+ * used, F wide. A slot is one row's use of one expert; slots lie expert after expert in ascending
+ * order, rows ascending in each: S = T * k of them. R rows go through experts at once. */
+typedef struct sl_moe_scratch {
+    uint32_t round_rows;           /* R, at least T and k */
+    float *score;                  /* [T][E] of the router */
+    uint32_t *id;                  /* [T][k] experts of a row */
+    float *weight;                 /* [T][k] theirs */
+    uint32_t *slot;                /* [T][k] where their outputs lie */
+    float *shared_weight;          /* [T] */
+    uint32_t *slot_row;            /* [S] */
+    uint32_t *first;               /* [E + 1] an expert's first slot */
+    uint32_t *part, *part_rows;    /* [E] of sl_parts_need() */
+    uint32_t *ready;               /* [E] of sl_parts_next() */
+    uint32_t *round_slot;          /* [R] */
+    struct sl_run *run;            /* [2 * E] */
+    float *gate, *up;              /* [R][F] */
+    float *out;                    /* [S][D] outputs of experts */
+    void *in[SL_ACT_COUNT];        /* [R][act_bytes of D]: rows of s->act, or of s->norm, by slot */
+    void *mid[SL_ACT_COUNT];       /* [R][act_bytes of F, of the shared expert's width] */
+    float *guess_norm;             /* [D] one row, as the next layer would see it */
+    void *guess_act[SL_ACT_COUNT]; /* [act_bytes of D] */
+} sl_moe_scratch;
 
 /* A sequence's state. KV cache of layer l: k and v at kv + offset, [n_kv_heads][n_ctx][row]
  * each, a row being sl_kv_row_bytes(). */
@@ -125,6 +174,7 @@ struct sl_session {
         *embed_bias_rows;                     /* [rows][scale_bytes], if the embedding has them */
     uint32_t *row_id, *attn_begin, *attn_end; /* [rows], [rows * group] each */
     uint8_t *mul_scratch;                     /* [workers][mul_scratch_bytes] */
+    sl_moe_scratch moe;
     size_t attn_part_stride, n_splits;
 };
 

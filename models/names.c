@@ -24,6 +24,28 @@ static const struct {
     [SL_ROLE_GATE] = {"blk.%u.ffn_gate.weight", "model.layers.%u.mlp.gate_proj.weight"},
     [SL_ROLE_UP] = {"blk.%u.ffn_up.weight", "model.layers.%u.mlp.up_proj.weight"},
     [SL_ROLE_DOWN] = {"blk.%u.ffn_down.weight", "model.layers.%u.mlp.down_proj.weight"},
+    [SL_ROLE_ROUTER] = {"blk.%u.ffn_gate_inp.weight", "model.layers.%u.mlp.gate.weight"},
+    [SL_ROLE_SHARED_GATE] = {"blk.%u.ffn_gate_shexp.weight",
+                             "model.layers.%u.mlp.shared_expert.gate_proj.weight"},
+    [SL_ROLE_SHARED_UP] = {"blk.%u.ffn_up_shexp.weight",
+                           "model.layers.%u.mlp.shared_expert.up_proj.weight"},
+    [SL_ROLE_SHARED_DOWN] = {"blk.%u.ffn_down_shexp.weight",
+                             "model.layers.%u.mlp.shared_expert.down_proj.weight"},
+    [SL_ROLE_SHARED_SCORE] = {"blk.%u.ffn_gate_inp_shexp.weight",
+                              "model.layers.%u.mlp.shared_expert_gate.weight"},
+    [SL_ROLE_EXPERT_GATE] = {"", "model.layers.%u.mlp.experts.%u.gate_proj.weight"},
+    [SL_ROLE_EXPERT_UP] = {"", "model.layers.%u.mlp.experts.%u.up_proj.weight"},
+    [SL_ROLE_EXPERT_DOWN] = {"", "model.layers.%u.mlp.experts.%u.down_proj.weight"},
+    /* stacked in safetensors folders: as MLX's converter writes them */
+    [SL_ROLE_STACKED_GATE] = {"blk.%u.ffn_gate_exps.weight",
+                              "model.layers.%u.mlp.switch_mlp.gate_proj.weight"},
+    [SL_ROLE_STACKED_UP] = {"blk.%u.ffn_up_exps.weight",
+                            "model.layers.%u.mlp.switch_mlp.up_proj.weight"},
+    [SL_ROLE_STACKED_DOWN] = {"blk.%u.ffn_down_exps.weight",
+                              "model.layers.%u.mlp.switch_mlp.down_proj.weight"},
+    [SL_ROLE_FUSED_GATE_UP] = {"blk.%u.ffn_gate_up_exps.weight",
+                               "model.layers.%u.mlp.experts.gate_up_proj"},
+    [SL_ROLE_FUSED_DOWN] = {"blk.%u.ffn_down_exps.weight", "model.layers.%u.mlp.experts.down_proj"},
 };
 
 static const char *name_of(const sl_arch *arch, sl_role role)
@@ -35,9 +57,27 @@ static const char *name_of(const sl_arch *arch, sl_role role)
     return gguf ? names[role].gguf : names[role].hf;
 }
 
-void sl_role_name(const sl_arch *arch, sl_role role, uint32_t layer, char out[SL_NAME_BYTES])
+/* Puts layer and expert into the name's holes, in this order. */
+static void fill(const char *prefix, const char *name, const uint32_t value[2],
+                 char out[SL_NAME_BYTES])
+{
+    size_t at = (size_t)snprintf(out, SL_NAME_BYTES, "%s", prefix), n = 0;
+    while (*name && at < SL_NAME_BYTES) {
+        const size_t text = strcspn(name, "%");
+        at += (size_t)snprintf(out + at, SL_NAME_BYTES - at, "%.*s", (int)text, name);
+        name += text;
+        if (*name && n < 2 && at < SL_NAME_BYTES) {
+            at += (size_t)snprintf(out + at, SL_NAME_BYTES - at, "%u", value[n++]);
+            name += 2;
+        }
+    }
+}
+
+void sl_expert_role_name(const sl_arch *arch, sl_role role, uint32_t layer, uint32_t expert,
+                         char out[SL_NAME_BYTES])
 {
     static const char usual[] = "model.";
+    const uint32_t value[2] = {layer, expert};
     const char *name = name_of(arch, role), *prefix = "";
     if (!name)
         name = "";
@@ -45,10 +85,10 @@ void sl_role_name(const sl_arch *arch, sl_role role, uint32_t layer, char out[SL
         prefix = arch->hf_prefix;
         name += strlen(usual);
     }
-    const char *hole = strchr(name, '%');
-    if (hole)
-        snprintf(out, SL_NAME_BYTES, "%s%.*s%u%s", prefix, (int)(hole - name), name, layer,
-                 hole + 2);
-    else
-        snprintf(out, SL_NAME_BYTES, "%s%s", prefix, name);
+    fill(prefix, name, value, out);
+}
+
+void sl_role_name(const sl_arch *arch, sl_role role, uint32_t layer, char out[SL_NAME_BYTES])
+{
+    sl_expert_role_name(arch, role, layer, 0, out);
 }

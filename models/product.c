@@ -48,6 +48,13 @@ static size_t rows_per_task(const sl_run *run, uint32_t n, unsigned n_threads)
     return (size_t)sl_round_up(rows / (8 * n_threads) + 1, SL_ROW_GROUP);
 }
 
+/* From one row of a product's activations to the next. */
+static size_t act_bytes_of(const sl_product *p)
+{
+    const sl_act form = sl_weight_about(p->type)->act;
+    return form == SL_ACT_F32 ? p->n_cols * sizeof(float) : sl_act_bytes(form, p->n_cols);
+}
+
 void sl_run_bind(const sl_pass *p, sl_run *u, const sl_product *pr, uint32_t part)
 {
     const sl_stream *stream = p->m->stream;
@@ -58,6 +65,26 @@ void sl_run_bind(const sl_pass *p, sl_run *u, const sl_product *pr, uint32_t par
         u->s.scale = sl_part_data(stream, part, pr->scale_extent);
     if (pr->has_bias)
         u->s.bias = sl_part_data(stream, part, pr->bias_extent);
+}
+
+bool sl_run_peek(const sl_pass *p, sl_run *u, const sl_product *pr, uint32_t part)
+{
+    sl_stream *stream = p->m->stream;
+    u->p = pr;
+    u->w = sl_part_peek(stream, part, pr->extent);
+    u->s = pr->s;
+    if (u->w && pr->beside)
+        u->s.scale = sl_part_peek(stream, part, pr->scale_extent);
+    if (u->w && pr->has_bias)
+        u->s.bias = sl_part_peek(stream, part, pr->bias_extent);
+    return u->w && (!pr->beside || u->s.scale) && (!pr->has_bias || u->s.bias);
+}
+
+void sl_run_operand(sl_run *u, const float *in, void *const *act)
+{
+    const sl_act form = sl_weight_about(u->p->type)->act;
+    u->act = form == SL_ACT_F32 ? (const void *)in : act[form];
+    u->act_bytes = act_bytes_of(u->p);
 }
 
 void sl_runs_multiply(sl_pass *p, sl_run *run, uint32_t n)
@@ -74,28 +101,33 @@ void sl_runs_multiply(sl_pass *p, sl_run *run, uint32_t n)
     sl_workers_run(p->w, multiply_rows, &r, tasks);
 }
 
-static sl_status run_step(sl_pass *p, const sl_step *step, const sl_operand *o)
+typedef struct step_ctx {
+    const sl_group *g;
+    const sl_operand *o;
+    void *const *act;
+} step_ctx;
+
+static sl_status run_step(sl_pass *p, const sl_step *step, const step_ctx *c)
 {
+    const sl_operand *o = c->o;
     sl_run run[SL_MAX_PRODUCTS];
     if (p->e->cancel && p->e->cancel(p->e->ctx))
         return sl_fail(p->err, SL_ECANCELLED, "stopped on request");
-    sl_status st = sl_unit_enter(p->m->stream, step->unit, p->err);
+    sl_status st = c->g->held ? SL_OK : sl_unit_enter(p->m->stream, step->unit, p->err);
     if (st != SL_OK)
         return st;
     for (uint32_t i = 0; i < step->n_products; i++) {
         const sl_product *pr = &step->product[i];
-        const sl_act act = sl_weight_about(pr->type)->act;
         sl_run *u = &run[i];
         sl_run_bind(p, u, pr, step->part);
-        u->act = act == SL_ACT_F32 ? (const void *)o->in : p->s->act[act];
-        u->act_bytes =
-            act == SL_ACT_F32 ? o->in_width * sizeof(float) : sl_act_bytes(act, pr->n_cols);
+        sl_run_operand(u, o->in, c->act);
         u->batch = o->rows;
         u->y = o->out[pr->output] + pr->row0;
         u->y_stride = o->out_width[pr->output];
     }
     sl_runs_multiply(p, run, step->n_products);
-    sl_unit_leave(p->m->stream, step->unit);
+    if (!c->g->held)
+        sl_unit_leave(p->m->stream, step->unit);
     return SL_OK;
 }
 
@@ -103,38 +135,44 @@ typedef struct quantize_ctx {
     const sl_pass *p;
     const float *in;
     size_t in_width;
-    sl_act act;
+    sl_act form;
+    uint8_t *out;
 } quantize_ctx;
 
 static void quantize_row(void *ctx, size_t row, unsigned worker)
 {
     (void)worker;
     const quantize_ctx *q = ctx;
-    const size_t bytes = sl_act_bytes(q->act, q->in_width);
-    q->p->k->quantize[q->act](q->in + row * q->in_width,
-                              (uint8_t *)q->p->s->act[q->act] + row * bytes, q->in_width);
+    q->p->k->quantize[q->form](q->in + row * q->in_width,
+                               q->out + row * sl_act_bytes(q->form, q->in_width), q->in_width);
 }
 
 void sl_quantize_rows(sl_pass *p, uint32_t act_mask, const float *in, size_t in_width,
-                      uint32_t rows)
+                      uint32_t rows, void *const *act)
 {
-    for (int act = SL_ACT_F32 + 1; act < SL_ACT_COUNT; act++) {
-        if (act_mask & 1u << act) {
-            quantize_ctx q = {p, in, in_width, (sl_act)act};
+    for (int form = SL_ACT_F32 + 1; form < SL_ACT_COUNT; form++) {
+        if (act_mask & 1u << form) {
+            quantize_ctx q = {p, in, in_width, (sl_act)form, act[form]};
             sl_workers_run(p->w, quantize_row, &q, rows);
         }
     }
 }
 
-sl_status sl_project(sl_pass *p, const sl_group *g, const sl_operand *o)
+sl_status sl_project_acts(sl_pass *p, const sl_group *g, const sl_operand *o, void *const *act)
 {
-    sl_quantize_rows(p, g->act_mask, o->in, o->in_width, o->rows);
+    const step_ctx c = {g, o, act};
     for (uint32_t i = 0; i < g->n_steps; i++) {
-        sl_status st = run_step(p, &p->m->layout.step[g->first_step + i], o);
+        sl_status st = run_step(p, &p->m->layout.step[g->first_step + i], &c);
         if (st != SL_OK)
             return st;
     }
     return SL_OK;
+}
+
+sl_status sl_project(sl_pass *p, const sl_group *g, const sl_operand *o)
+{
+    sl_quantize_rows(p, g->act_mask, o->in, o->in_width, o->rows, p->s->act);
+    return sl_project_acts(p, g, o, p->s->act);
 }
 
 /* ---- row-wise operations ---- */

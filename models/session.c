@@ -6,12 +6,15 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "model_impl.h"
+#include "forward.h"
 
 sl_session_options sl_session_defaults(const sl_model *m)
 {
-    return (sl_session_options){
-        .n_ctx = m->arch.n_ctx_max, .chunk = 512, .logits_rows = 1, .kv = SL_KV_F16};
+    return (sl_session_options){.n_ctx = m->arch.n_ctx_max,
+                                .chunk = 512,
+                                .logits_rows = 1,
+                                .kv = SL_KV_F16,
+                                .predict = SL_PREDICT_AUTO};
 }
 
 /* The scratch of a session as one run of aligned pieces. With base NULL it only counts, so price
@@ -46,7 +49,7 @@ static widths widest(const sl_arch *a)
         const sl_layer *l = &a->layer[i];
         w.q = larger(w.q, (uint64_t)l->n_heads * l->head_dim);
         w.kv = larger(w.kv, (uint64_t)l->n_kv_heads * l->head_dim);
-        w.ff = larger(w.ff, l->n_ff);
+        w.ff = larger(w.ff, l->moe.n_experts ? l->moe.n_ff_shared : l->n_ff);
         w.heads = larger(w.heads, l->n_heads);
         w.group = larger(w.group, l->n_heads / l->n_kv_heads);
         w.head_dim = larger(w.head_dim, l->head_dim);
@@ -86,6 +89,53 @@ static uint32_t attn_rows_of(const widths *w, uint64_t n_splits, uint32_t max_ro
     return rows < 1 ? 1 : rows < max_rows ? (uint32_t)rows : max_rows;
 }
 
+static void carve_acts(carver *c, uint32_t mask, uint64_t rows, uint64_t width, void **act)
+{
+    for (int i = 0; i < SL_ACT_COUNT; i++)
+        if (mask & 1u << i)
+            act[i] = carve(
+                c, rows, i == SL_ACT_F32 ? width * sizeof(float) : sl_act_bytes((sl_act)i, width));
+}
+
+static void lay_moe(carver *c, sl_session *s, const sl_model *m)
+{
+    const sl_layout *l = &m->layout;
+    sl_moe_scratch *x = &s->moe;
+    uint64_t E = 0, k = 0, F = 0, shared = 0;
+    const uint64_t T = s->max_rows, D = m->arch.n_embd;
+    for (uint32_t i = 0; i < m->arch.n_layers; i++) {
+        const sl_moe *moe = &m->arch.layer[i].moe;
+        E = larger(E, moe->n_experts);
+        k = larger(k, moe->n_used);
+        F = larger(F, moe->n_ff);
+        shared = larger(shared, moe->n_ff_shared);
+    }
+    if (!E)
+        return;
+    const uint32_t floats = 1u << SL_ACT_F32; /* are where they are */
+    const uint64_t R = larger(T, k), S = T * k;
+    x->round_rows = (uint32_t)R;
+    x->score = carve(c, T * E, sizeof(float));
+    x->id = carve(c, S, sizeof(uint32_t));
+    x->weight = carve(c, S, sizeof(float));
+    x->slot = carve(c, S, sizeof(uint32_t));
+    x->shared_weight = carve(c, T, sizeof(float));
+    x->slot_row = carve(c, S, sizeof(uint32_t));
+    x->first = carve(c, E + 1, sizeof(uint32_t));
+    x->part = carve(c, E, sizeof(uint32_t));
+    x->part_rows = carve(c, E, sizeof(uint32_t));
+    x->ready = carve(c, E, sizeof(uint32_t));
+    x->round_slot = carve(c, R, sizeof(uint32_t));
+    x->run = carve(c, 2 * E, sizeof(sl_run));
+    x->gate = carve(c, R * F, sizeof(float));
+    x->up = carve(c, R * F, sizeof(float));
+    x->out = carve(c, S * D, sizeof(float));
+    carve_acts(c, l->expert_in_mask, R, D, x->in);
+    carve_acts(c, l->expert_mid_mask & ~floats, R, larger(F, shared), x->mid);
+    x->guess_norm = carve(c, D, sizeof(float));
+    carve_acts(c, l->router_mask & ~floats, 1, D, x->guess_act);
+}
+
 static uint64_t lay_scratch(sl_session *s, const sl_model *m, unsigned n_threads)
 {
     const sl_arch *a = &m->arch;
@@ -118,6 +168,7 @@ static uint64_t lay_scratch(sl_session *s, const sl_model *m, unsigned n_threads
     s->attn_begin = carve(&c, rows * w.group, sizeof(uint32_t));
     s->attn_end = carve(&c, rows * w.group, sizeof(uint32_t));
     s->mul_scratch = carve(&c, n_threads, sl_round_up(m->layout.mul_scratch_bytes, 64));
+    lay_moe(&c, s, m);
     return c.used;
 }
 

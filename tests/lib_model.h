@@ -19,6 +19,7 @@ typedef struct setting {
     sl_kv_type kv;
     sl_cpu_level level;
     uint64_t part_bytes;
+    int32_t predict;
     sl_stream_options stream; /* the rest of it: faults, disk limit */
 } setting;
 
@@ -40,6 +41,7 @@ static inline setting setting_default(void)
                  .kv = SL_KV_F32};
     s.level = sl_cpu_best();
     s.part_bytes = 64 << 20;
+    s.predict = SL_PREDICT_AUTO;
     s.stream = sl_stream_defaults();
     return s;
 }
@@ -77,7 +79,7 @@ static inline sl_status load(const char *path, const setting *s, loaded *l, sl_e
     o.memory_bytes = stream_memory(sl_model_plan(l->model), s, &l->split);
     l->workers = sl_workers_open(s->threads);
     st = sl_model_load(l->model, &o, l->workers, s->level, err);
-    sl_session_options so = {s->n_ctx, s->chunk, s->logits_rows, s->kv};
+    sl_session_options so = {s->n_ctx, s->chunk, s->logits_rows, s->kv, s->predict};
     if (st == SL_OK)
         st = sl_session_open(l->model, &so, &l->session, err);
     if (st == SL_OK)
