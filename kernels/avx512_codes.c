@@ -7,7 +7,7 @@
 
 TYPE_32(iq4_nl, .offset = 128)
 TYPE_32(mxfp4, .offset = 12)
-TYPE_256(iq4_xs, .n_scales = 8, .is_signed = 1)
+TYPE_256(iq4_xs, .n_scales = 8, .is_signed = 1, .offset = 128)
 
 void sl_kernels_fill_avx512_codes(sl_kernels *k)
 {

@@ -5,7 +5,7 @@
 #include "levels.h"
 
 TYPE_256(q2_k, .n_scales = 16, .has_dmin = 1)
-TYPE_256(q3_k, .n_scales = 16, .is_signed = 1)
+TYPE_256(q3_k, .n_scales = 16, .is_signed = 1, .offset = 4)
 
 /* ---- TQ1_0, TQ2_0: no scales but d ---- */
 
@@ -14,9 +14,9 @@ typedef struct tile_ones {
     __m512 d;
 } tile_ones;
 
-_Static_assert(MAX_TILES * sizeof(tile_ones) <= 256 * SL_MUL_SCRATCH_PER_CHUNK_COL &&
-                   MAX_TILES * 33 * sizeof(__m512i) <= 128 * SL_MUL_SCRATCH_PER_CHUNK_COL &&
-                   MAX_TILES * 17 * sizeof(__m512i) <= 64 * SL_MUL_SCRATCH_PER_CHUNK_COL,
+_Static_assert(CHUNK_TILES * sizeof(tile_ones) <= 256 * SL_MUL_SCRATCH_PER_CHUNK_COL &&
+                   CHUNK_TILES * 33 * sizeof(__m512i) <= 128 * SL_MUL_SCRATCH_PER_CHUNK_COL &&
+                   CHUNK_TILES * 17 * sizeof(__m512i) <= 64 * SL_MUL_SCRATCH_PER_CHUNK_COL,
                "tiles of a chunk fit the scratch");
 
 /* Less the sum of the block's q. */

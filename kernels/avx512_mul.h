@@ -13,11 +13,14 @@
 #include "avx512_blocks.h"
 #include "kernels.h"
 
+/* CHUNK_: what is opened at a time. That lies in the second-level cache, and the activation rows of
+ * a pass in the first while all of its tiles pass. */
 enum {
     MAX_TILES = 2,
     MAX_COLS = 6,
-    DIRECT_COLS = 4,  /* activation rows that are multiplied as blocks are opened */
-    CHUNK_COLS = 1024 /* columns opened at a time: 32 rows of them stay in the first-level cache */
+    DIRECT_COLS = 4, /* activation rows that are multiplied as blocks are opened */
+    CHUNK_TILES = 4, /* of 16 rows */
+    CHUNK_COLS = 2048
 };
 
 /* A type of 32. */
@@ -31,6 +34,7 @@ typedef struct form256 {
     int n_scales;  /* 8 of 32 columns each or 16 of 16 */
     int is_signed; /* the scales are */
     int has_dmin;  /* else the minima are an offset of the weights */
+    int offset;    /* the same one, in units of a weight: opened tiles take it off sum by sum */
 } form256;
 
 /* A block of 256 in scratch: columns in order, scales as int32. */
@@ -39,8 +43,8 @@ typedef struct tile256 {
     __m512 d, dmin;
 } tile256;
 
-_Static_assert(MAX_TILES * sizeof(sl_tile32) <= 32 * SL_MUL_SCRATCH_PER_CHUNK_COL &&
-                   MAX_TILES * sizeof(tile256) <= 256 * SL_MUL_SCRATCH_PER_CHUNK_COL &&
+_Static_assert(CHUNK_TILES * sizeof(sl_tile32) <= 32 * SL_MUL_SCRATCH_PER_CHUNK_COL &&
+                   CHUNK_TILES * sizeof(tile256) <= 256 * SL_MUL_SCRATCH_PER_CHUNK_COL &&
                    (int)CHUNK_COLS <= (int)SL_MUL_CHUNK_COLS,
                "tiles of a chunk fit the scratch");
 
@@ -55,6 +59,14 @@ SL_INLINE __m512i broadcast32(const char *p)
     int32_t v;
     memcpy(&v, p, sizeof v);
     return _mm512_set1_epi32(v);
+}
+
+/* An int16, widened. */
+SL_INLINE __m512i broadcast16(const char *p)
+{
+    int16_t v;
+    memcpy(&v, p, sizeof v);
+    return _mm512_srai_epi32(_mm512_set1_epi16(v), 16);
 }
 
 SL_INLINE __m512 broadcast_float(const char *p)
@@ -80,6 +92,16 @@ SL_INLINE void add_products(const __m512i *const q[], int n_tiles, const char *x
     }
 }
 
+/* Where sums begin so that the weights' offset is taken off: -offset times the sum of q. By shifts
+ * if they do: of the four vector pipes two multiply, and those are what is short. */
+SL_INLINE __m512i less_offset(__m512i sum, int offset)
+{
+    const int shift = __builtin_ctz((unsigned)offset);
+    if (offset == 1 << shift)
+        return _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum, (unsigned)shift));
+    return _mm512_mullo_epi32(sum, _mm512_set1_epi32(-offset));
+}
+
 /* acc[c][r] += block i: tile r times activation row c. */
 SL_INLINE void multiply32(form32 f, const sl_tile32 *t, int n_tiles, acts a, int n_x, size_t i,
                           __m512 acc[MAX_COLS][MAX_TILES])
@@ -92,10 +114,9 @@ SL_INLINE void multiply32(form32 f, const sl_tile32 *t, int n_tiles, acts a, int
         q[r] = t[r].q;
     SL_UNROLL
     for (int c = 0; c < n_x; c++) {
-        __m512i begin = _mm512_setzero_si512();
-        if (f.offset)
-            begin = _mm512_dpwssd_epi32(begin, _mm512_set1_epi32(-f.offset & 0xffff),
-                                        broadcast32(sum_at + (size_t)c * a.stride));
+        const __m512i begin =
+            f.offset ? less_offset(broadcast32(sum_at + (size_t)c * a.stride), f.offset)
+                     : _mm512_setzero_si512();
         SL_UNROLL
         for (int r = 0; r < n_tiles; r++)
             sum[c][r] = begin;
@@ -155,8 +176,8 @@ SL_INLINE void multiply256(form256 f, const tile256 *t, int n_tiles, acts a, int
     for (int c = 0; c < n_x; c++)
         SL_UNROLL
     for (int r = 0; r < n_tiles; r++)
-        isum[c][r] = f.has_dmin ? _mm512_setzero_si512()
-                                : dot_mins(f, t[r].min, sums + (size_t)c * a.stride);
+        isum[c][r] = f.has_dmin || f.offset ? _mm512_setzero_si512()
+                                            : dot_mins(f, t[r].min, sums + (size_t)c * a.stride);
     for (int j = 0; j < f.n_scales; j++) {
         const __m512i *q[MAX_TILES];
         __m512i sum[MAX_COLS][MAX_TILES];
@@ -164,10 +185,14 @@ SL_INLINE void multiply256(form256 f, const tile256 *t, int n_tiles, acts a, int
         for (int r = 0; r < n_tiles; r++)
             q[r] = t[r].q + j * per_scale;
         SL_UNROLL
-        for (int c = 0; c < n_x; c++)
+        for (int c = 0; c < n_x; c++) {
+            const __m512i begin =
+                f.offset ? less_offset(broadcast16(sums + (size_t)c * a.stride + 2 * j), f.offset)
+                         : _mm512_setzero_si512();
             SL_UNROLL
-        for (int r = 0; r < n_tiles; r++)
-            sum[c][r] = _mm512_setzero_si512();
+            for (int r = 0; r < n_tiles; r++)
+                sum[c][r] = begin;
+        }
         add_products(q, n_tiles, a.first + 256 * i + (size_t)(4 * j * per_scale), a.stride, n_x,
                      per_scale, sum);
         SL_UNROLL
@@ -338,24 +363,51 @@ SL_INLINE void direct(const product *p, form f, int n_x)
     }
 }
 
-/* Blocks from .. to of rows row .. row + 16 n_tiles, into scratch. */
-SL_INLINE void open_chunk(const product *p, form f, size_t row, int n_tiles, size_t from, size_t to)
+/* Blocks from .. to of rows row .. row + 16 CHUNK_TILES, of which some may be missing. */
+typedef struct chunk {
+    size_t row, from, to;
+} chunk;
+
+/* The 32 rows of a chunk that begin pair times 32 further up, in scratch. */
+SL_INLINE char *pair_at(const product *p, form f, chunk k, size_t pair)
 {
-    for (int r = 0; r < n_tiles; r++) {
-        const size_t first = row + 16 * (size_t)r;
-        const sl_rows16 rows = sl_rows16_at(p->w, p->row_bytes, first, p->n_rows);
-        const uintptr_t next = (uintptr_t)p->w + (first + 16 * (size_t)n_tiles) * p->row_bytes;
-        char *tile = (char *)p->scratch + (size_t)r * f.tile_bytes;
-        for (size_t i = from; i < to; i++, tile += (size_t)n_tiles * f.tile_bytes) {
-            fetch_ahead(next + 16 * i * f.block_bytes, 16 * f.block_bytes);
-            f.open(&rows, i, tile);
+    return (char *)p->scratch + pair * MAX_TILES * (k.to - k.from) * f.tile_bytes;
+}
+
+/* Tiles of the last rows: one, if there are no more than 16. */
+SL_INLINE int tiles_at(const product *p, size_t row)
+{
+    return p->n_rows - row > 16 ? 2 : 1;
+}
+
+SL_INLINE void open_chunk(const product *p, form f, chunk k)
+{
+    for (size_t pair = 0; 2 * pair < CHUNK_TILES && k.row + 32 * pair < p->n_rows; pair++) {
+        const size_t row = k.row + 32 * pair;
+        const int n_tiles = tiles_at(p, row);
+        for (int r = 0; r < n_tiles; r++) {
+            const sl_rows16 rows =
+                sl_rows16_at(p->w, p->row_bytes, row + 16 * (size_t)r, p->n_rows);
+            char *tile = pair_at(p, f, k, pair) + (size_t)r * f.tile_bytes;
+            for (size_t i = k.from; i < k.to; i++, tile += (size_t)n_tiles * f.tile_bytes)
+                f.open(&rows, i, tile);
         }
     }
 }
 
-/* What is opened times activation rows b .. b+n_x-1. Between chunks the sums wait in y. */
-SL_INLINE void pass_chunk(const product *p, form f, size_t row, int n_tiles, size_t from, size_t to,
-                          size_t b, int n_x)
+/* Rows first .. last of a chunk, to the second-level cache. */
+SL_INLINE void fetch_rows(const product *p, form f, chunk k, size_t first, size_t last)
+{
+    for (size_t r = first; r < last; r++) {
+        const uintptr_t row = (uintptr_t)p->w + (k.row + r) * p->row_bytes;
+        for (size_t at = k.from * f.block_bytes; at < k.to * f.block_bytes; at += 64)
+            _mm_prefetch((const char *)(row + at), _MM_HINT_T1);
+    }
+}
+
+/* Opened tiles times activation rows b .. b+n_x-1. Between chunks the sums wait in y. */
+SL_INLINE void pass_tiles(const product *p, form f, size_t row, int n_tiles, size_t from, size_t to,
+                          const char *tiles, size_t b, int n_x)
 {
     const acts a = {p->act + b * p->act_bytes, p->act_bytes, p->n_cols};
     __m512 acc[MAX_COLS][MAX_TILES];
@@ -370,7 +422,7 @@ SL_INLINE void pass_chunk(const product *p, form f, size_t row, int n_tiles, siz
                                               y + (size_t)c * p->y_stride + 16 * r);
     }
     for (size_t i = from; i < to; i++)
-        f.multiply(p->scratch, n_tiles, a, n_x, i, i - from, acc);
+        f.multiply(tiles, n_tiles, a, n_x, i, i - from, acc);
     SL_UNROLL
     for (int c = 0; c < n_x; c++)
         SL_UNROLL
@@ -379,35 +431,67 @@ SL_INLINE void pass_chunk(const product *p, form f, size_t row, int n_tiles, siz
                               lanes_of(row + 16 * (size_t)r, p->n_rows), acc[c][r]);
 }
 
-SL_INLINE void multiply_chunk(const product *p, form f, size_t row, int n_tiles, size_t from,
-                              size_t to)
+SL_INLINE void pass_chunk(const product *p, form f, chunk k, size_t b, int n_x)
 {
-    size_t b = 0, left = p->n_batch;
-    open_chunk(p, f, row, n_tiles, from, to);
-    for (; left >= 6 && left != 8 && left != 7; b += 6, left -= 6)
-        pass_chunk(p, f, row, n_tiles, from, to, b, 6);
-    for (; left >= 4 && left != 5; b += 4, left -= 4)
-        pass_chunk(p, f, row, n_tiles, from, to, b, 4);
-    for (; left >= 3; b += 3, left -= 3)
-        pass_chunk(p, f, row, n_tiles, from, to, b, 3);
-    if (left == 2)
-        pass_chunk(p, f, row, n_tiles, from, to, b, 2);
-    else if (left == 1)
-        pass_chunk(p, f, row, n_tiles, from, to, b, 1);
+    for (size_t pair = 0; 2 * pair < CHUNK_TILES && k.row + 32 * pair < p->n_rows; pair++) {
+        const size_t row = k.row + 32 * pair;
+        const char *tiles = pair_at(p, f, k, pair);
+        if (tiles_at(p, row) == 2)
+            pass_tiles(p, f, row, 2, k.from, k.to, tiles, b, n_x);
+        else
+            pass_tiles(p, f, row, 1, k.from, k.to, tiles, b, n_x);
+    }
 }
 
-/* Many activation rows: a chunk of 32 weight rows is opened once for all. */
+/* How many of the activation rows that are left the next pass takes: best (5 or 6), and as many of
+ * the other as leave nothing over. Fives and sixes make up every number but 1 to 4, 7, 8, 9, 13, 14
+ * and 19, which fours and threes complete; left is never 1 or 2 unless it begins so. */
+SL_INLINE size_t pass_cols(size_t left, size_t best)
+{
+    const size_t others = best == 5 ? left % 5 : (6 - left % 6) % 6;
+    if (left < 5)
+        return left < 3 ? 1 : left;
+    if (left == 7 || left == 8)
+        return 4;
+    if (others == 0)
+        return best;
+    return others * (11 - best) <= left ? 11 - best : 5;
+}
+
+SL_INLINE void multiply_chunk(const product *p, form f, chunk k, chunk next)
+{
+    open_chunk(p, f, k);
+    const size_t left = next.row < p->n_rows ? p->n_rows - next.row : 0;
+    const size_t n_next = left < 16 * CHUNK_TILES ? left : 16 * CHUNK_TILES;
+    for (size_t b = 0, n; b < p->n_batch; b += n) {
+        n = pass_cols(p->n_batch - b, f.block_values == 32 ? 5 : 6);
+        fetch_rows(p, f, next, n_next * b / p->n_batch, n_next * (b + n) / p->n_batch);
+        if (n == 6)
+            pass_chunk(p, f, k, b, 6);
+        else if (n == 5)
+            pass_chunk(p, f, k, b, 5);
+        else if (n == 4)
+            pass_chunk(p, f, k, b, 4);
+        else if (n == 3)
+            pass_chunk(p, f, k, b, 3);
+        else
+            pass_chunk(p, f, k, b, 1);
+    }
+}
+
+/* Many activation rows: a chunk of weights is opened once for all. */
 SL_INLINE void opened(const product *p, form f)
 {
     const size_t n_blocks = p->n_cols / f.block_values, step = CHUNK_COLS / f.block_values;
-    for (size_t row = 0; row < p->n_rows; row += 32)
-        for (size_t from = 0; from < n_blocks; from += step) {
-            const size_t to = n_blocks - from < step ? n_blocks : from + step;
-            if (p->n_rows - row > 16)
-                multiply_chunk(p, f, row, 2, from, to);
-            else
-                multiply_chunk(p, f, row, 1, from, to);
-        }
+    chunk k = {0, 0, n_blocks < step ? n_blocks : step};
+    while (k.row < p->n_rows) {
+        chunk next = {k.row, k.to, 0};
+        if (k.to == n_blocks)
+            next = (chunk){k.row + 16 * CHUNK_TILES, 0, 0};
+        next.to = n_blocks - next.from < step ? n_blocks : next.from + step;
+        multiply_chunk(p, f, k, next);
+        k = next;
+    }
 }
 
 #define TYPE_32(type, ...)                                                                         \

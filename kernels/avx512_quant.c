@@ -11,7 +11,7 @@ TYPE_32(q5_0, .offset = 16)
 TYPE_32(q5_1, .has_m = 1)
 TYPE_256(q4_k, .n_scales = 8, .has_dmin = 1)
 TYPE_256(q5_k, .n_scales = 8, .has_dmin = 1)
-TYPE_256(q6_k, .n_scales = 16, .is_signed = 1)
+TYPE_256(q6_k, .n_scales = 16, .is_signed = 1, .offset = 32)
 
 void sl_kernels_fill_avx512_quant(sl_kernels *k)
 {

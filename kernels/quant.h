@@ -240,7 +240,7 @@ static inline sl_act_q8_256 sl_act_q8_256_row(const void *act, size_t n_cols)
 #define SL_ACT_TINY 0x1p-119f
 
 /* Bytes of scratch a product may use per column, where levels unpack 16 whole rows at a time; and
- * per column of a chunk of that many, where they unpack 32 rows. The larger of the two is there. */
-enum { SL_MUL_SCRATCH_PER_COL = 24, SL_MUL_CHUNK_COLS = 1024, SL_MUL_SCRATCH_PER_CHUNK_COL = 48 };
+ * per column of a chunk of that many, where they unpack 64 rows. The larger of the two is there. */
+enum { SL_MUL_SCRATCH_PER_COL = 24, SL_MUL_CHUNK_COLS = 2048, SL_MUL_SCRATCH_PER_CHUNK_COL = 96 };
 
 #endif

@@ -597,7 +597,7 @@ static void check_grids(void)
 
 /* ---- Products: every level, shape and content against scalar ---- */
 
-enum { MAX_ROWS = 43, MAX_BATCH = 33 };
+enum { MAX_ROWS = 83, MAX_BATCH = 33 };
 #define CANARY sl_float_of_bits(0x7fc0beefu)
 
 typedef struct problem {
@@ -666,7 +666,7 @@ static void check_shapes(const problem *p, const sl_kernels *k)
         return;
     }
     static const size_t batches[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 33};
-    static const size_t rows[] = {0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 40, 43};
+    static const size_t rows[] = {0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 40, 83};
     for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++)
         for (size_t j = 0; j < sizeof rows / sizeof rows[0]; j++)
             check_call(p, k, rows[j], batches[i], (i * 5 + j) % 67);
@@ -678,8 +678,8 @@ static void check_shapes(const problem *p, const sl_kernels *k)
 
 static void check_contents(const checked_type *t, const char *text, size_t len)
 {
-    static const size_t blocks[] = {1, 2, 3, 18, 33};
     const sl_weight_info *about = sl_weight_about(t->w);
+    const size_t blocks[] = {1, 2, 3, 18, about->block_values == 32 ? 67 : 33};
     uint64_t seed = 1 + (uint64_t)t->w;
     const size_t n_sizes = getenv("SL_TEST_QUICK") ? 3 : sizeof blocks / sizeof blocks[0];
     for (int wk = 0; wk < W_COUNT; wk++)
