@@ -67,7 +67,7 @@ typedef struct sl_session_options {
     int32_t predict; /* experts that decode guesses for the next layer, to be read ahead; 0: none;
                         SL_PREDICT_AUTO: as many as a row uses. Changes no result. */
 } sl_session_options;
-enum { SL_PREDICT_AUTO = -1 };
+enum { SL_PREDICT_AUTO = -1, SL_PREDICT_WRONG = -2 /* the least likely ones: for tests */ };
 sl_session_options sl_session_defaults(const sl_model *m);
 /* What a session will hold: KV cache and scratch. Threads: worker threads including the caller. */
 typedef struct sl_session_price {

@@ -369,7 +369,7 @@ void sl_guess_experts(sl_pass *p, uint32_t layer)
         return;
     mixture m = mixture_of(p, layer);
     const uint32_t E = m.moe->n_experts, wanted = (uint32_t)p->s->opt.predict;
-    uint32_t n = p->s->opt.predict == SL_PREDICT_AUTO ? m.moe->n_used : wanted;
+    uint32_t n = p->s->opt.predict < 0 ? m.moe->n_used : wanted;
     float weight[SL_ROUTE_MAX_K];
     uint32_t part[SL_ROUTE_MAX_N];
     n = n < E ? n : E;
@@ -379,6 +379,8 @@ void sl_guess_experts(sl_pass *p, uint32_t layer)
         r.k = n;
         if (!guess_scores(&m))
             return;
+        for (uint32_t e = 0; p->s->opt.predict == SL_PREDICT_WRONG && e < E; e++)
+            m.x->score[e] = -m.x->score[e];
         p->k->route(&r, m.x->score, part, weight);
     } else {
         n = (uint64_t)p->rows * m.moe->n_used >= (uint64_t)ALL_FROM * E ? E : 0;

@@ -100,6 +100,60 @@ static void check_folder(const char *model)
     sl_checkpoint_close(&gold);
 }
 
+/* Experts and weights of every layer, best first, as recorded. */
+typedef struct router_ctx {
+    const sl_checkpoint *gold;
+    uint32_t seen;
+} router_ctx;
+
+static void compare_router(void *ctx, uint32_t layer, uint32_t first, uint32_t n, uint32_t k,
+                           const uint32_t *ids, const float *weights)
+{
+    router_ctx *r = ctx;
+    char name[32];
+    int32_t want[T * 16];
+    uint64_t count = 0;
+    snprintf(name, sizeof name, "router.%u.ids", layer);
+    CHECK(golden_ids(r->gold, name, want, T * 16) == T * k);
+    snprintf(name, sizeof name, "router.%u.weights", layer);
+    float *want_weights = golden(r->gold, name, &count);
+    if (!CHECK(want_weights && count == T * k, "%s", name))
+        return;
+    uint32_t same = 0;
+    for (uint32_t i = 0; i < n * k; i++)
+        same += (int32_t)ids[i] == want[first * k + i];
+    CHECK(same == n * k, "layer %u: %u of %u experts", layer, same, n * k);
+    const double d = max_difference(weights, want_weights + first * k, n * k, NULL);
+    CHECK(d <= 1e-4, "layer %u: weights %g", layer, d);
+    free(want_weights);
+    r->seen++;
+}
+
+static void check_router(const char *model)
+{
+    char path[256];
+    sl_err err = {0};
+    loaded l;
+    test_case("%s: router", model);
+    router_ctx r = {NULL, 0};
+    sl_checkpoint *gold = NULL;
+    snprintf(path, sizeof path, "models/%s/golden.safetensors", model);
+    if (!CHECK(sl_checkpoint_open(test_data(path), &gold, &err) == SL_OK, "%s", err.text))
+        return;
+    r.gold = gold;
+    snprintf(path, sizeof path, "models/%s", model);
+    setting s = setting_default();
+    if (CHECK(load(test_data(path), &s, &l, &err) == SL_OK, "%s", err.text)) {
+        int32_t ids[T];
+        CHECK(golden_ids(gold, "tokens", ids, T) == T);
+        sl_eval e = {.ids = ids, .n = T, .router = compare_router, .ctx = &r};
+        CHECK(sl_session_eval(l.session, &e, &err) == SL_OK, "%s", err.text);
+        CHECK(r.seen == sl_model_about(l.model).n_layers, "%u layers", r.seen);
+        unload(&l);
+    }
+    sl_checkpoint_close(&gold);
+}
+
 /* kv Q8: rounded keys and values may cost as much again as the weights and activations. */
 static void check_gguf(const char *model, const int32_t *greedy, double llama_cpp_rms,
                        sl_kv_type kv)
@@ -143,6 +197,12 @@ int main(void)
                                       176, 194, 506, 34,  84, 128, 451, 483, 167, 255, 96, 40};
     static const int32_t qwen3[24] = {388, 486, 333, 507, 316, 220, 468, 293, 323, 70,  293, 323,
                                       70,  29,  372, 244, 447, 207, 85,  239, 287, 139, 389, 205};
+    static const int32_t qwen3_moe[24] = {489, 96,  170, 384, 110, 111, 500, 100,
+                                          500, 100, 500, 100, 500, 100, 500, 100,
+                                          500, 100, 500, 92,  254, 96,  506, 469};
+    check_folder("qwen3_moe");
+    check_router("qwen3_moe");
+    check_gguf("qwen3_moe", qwen3_moe, 0.05258, SL_KV_F32);
     check_folder("llama");
     check_folder("llama_tied");
     check_folder("qwen3");

@@ -1,5 +1,6 @@
 /* Proves: the logits are the same bytes whatever the settings: budget floor, half, everything;
- * engines; threads; prefill chunk; part size; CPU level. Each setting is varied alone and all
+ * engines; threads; prefill chunk; part size; CPU level; experts guessed, not guessed or guessed
+ * wrong. Each setting is varied alone and all
  * together at random, against one baseline (scalar, one thread, everything in memory). */
 #include "lib_model.h"
 
@@ -10,9 +11,10 @@ static float baseline[T * V], logits[T * V];
 
 static void name_of(const setting *s, char *out, size_t cap)
 {
-    snprintf(out, cap, "kv %s, memory %lld, %s, %u threads, chunk %u/%u, %s, parts %llu",
-             sl_kv_name(s->kv), (long long)s->memory, sl_io_name(s->io), s->threads, s->chunk,
-             s->logits_rows, sl_cpu_level_name(s->level), (unsigned long long)s->part_bytes);
+    snprintf(
+        out, cap, "kv %s, memory %lld, %s, %u threads, chunk %u/%u, %s, parts %llu, predict %d",
+        sl_kv_name(s->kv), (long long)s->memory, sl_io_name(s->io), s->threads, s->chunk,
+        s->logits_rows, sl_cpu_level_name(s->level), (unsigned long long)s->part_bytes, s->predict);
 }
 
 static bool answer(const char *path, const setting *s, float *out, sl_split *split)
@@ -42,6 +44,8 @@ static void same(const char *path, const setting *s, bool streams)
     CHECK(!memcmp(logits, baseline, sizeof logits), "max difference %g",
           max_difference(logits, baseline, T * V, NULL));
     CHECK(!streams || split.streamed_bytes > 0, "nothing was streamed");
+    CHECK(!streams || !split.on_demand_parts || split.pool_slots < split.on_demand_parts,
+          "all experts stayed");
 }
 
 static uint64_t half_memory(const char *path, uint64_t part_bytes)
@@ -96,6 +100,13 @@ static void check_model(const char *path, sl_kv_type kv)
         s.level = (sl_cpu_level)level;
         same(path, &s, false);
     }
+    static const int32_t predict[] = {0, SL_PREDICT_AUTO, 2, 8, SL_PREDICT_WRONG};
+    for (int i = 0; i < 15; i++) {
+        s = base;
+        s.predict = predict[i / 3];
+        s.memory = memories[i % 3];
+        same(path, &s, i % 3 == 0);
+    }
     uint64_t seed = 42;
     int cases = getenv("SL_TEST_QUICK") ? RANDOM_CASES / 6 : RANDOM_CASES;
     for (int i = 0; i < cases; i++) {
@@ -105,6 +116,7 @@ static void check_model(const char *path, sl_kv_type kv)
         s.threads = 1 + (unsigned)(test_random(&seed) % 3);
         s.chunk = s.logits_rows = chunks[test_random(&seed) % 3];
         s.level = (sl_cpu_level)(test_random(&seed) % ((uint64_t)sl_cpu_best() + 1));
+        s.predict = predict[test_random(&seed) % 5];
         same(path, &s, false);
     }
 }
@@ -114,6 +126,8 @@ int main(void)
     uint64_t seed = 7;
     for (int i = 0; i < T; i++)
         ids[i] = (int32_t)(test_random(&seed) % V);
+    check_model(test_data("models/qwen3_moe-Q4_K_M.gguf"), SL_KV_F32);
+    check_model(test_data("models/qwen3_moe"), SL_KV_F32);
     check_model(test_data("models/llama-Q4_K_M.gguf"), SL_KV_F32);
     check_model(test_data("models/qwen3"), SL_KV_F32);
     check_model(test_data("models/qwen3"), SL_KV_Q8);
