@@ -177,7 +177,7 @@ SL_INLINE void sl_head_iq1_s(const uint8_t *p, sl_grid_head *h)
     h->sign[0] = h->sign[1] = sl_twice_16(words);
 }
 
-/* sign: the nibbles of the indices, bit 3 of each for the delta. */
+/* sign: a byte per index, 2 where the delta is positive, otherwise 0. */
 SL_INLINE void sl_head_iq1_m(const uint8_t *p, sl_grid_head *h)
 {
     const sl_iq1_m *b = (const sl_iq1_m *)p;
@@ -193,15 +193,21 @@ SL_INLINE void sl_head_iq1_m(const uint8_t *p, sl_grid_head *h)
     const __m256i s =
         _mm256_srli_epi16(_mm256_mullo_epi16(words, _mm256_set1_epi64x(0x0010008004002000)), 13);
     h->scale = sl_odd(_mm256_permute4x64_epi64(_mm256_packus_epi16(s, s), 0x88));
-    h->sign[0] = h->sign[1] = sl_twice_16(bytes);
+    SL_UNROLL
+    for (int k = 0; k < 2; k++)
+        h->sign[k] = sl_twice_16(_mm_srli_epi16(_mm_andnot_si128(nibbles[k], _mm_set1_epi8(8)), 2));
 }
 
-/* Indices 4 k .. 4 k + 3. Through memory the stores would have to be waited for. */
-SL_INLINE uint64_t sl_four_indices(const sl_grid_head *h, int k)
+/* Up to 64 indices, as the vectors of a head have them. */
+typedef struct sl_grid_indices {
+    uint16_t of[64];
+} sl_grid_indices;
+
+SL_INLINE void sl_store_indices(const sl_grid_head *h, int n_vectors, sl_grid_indices *out)
 {
-    const __m256i v = h->index[k / 4];
-    const __m128i half = k & 2 ? _mm256_extracti128_si256(v, 1) : _mm256_castsi256_si128(v);
-    return (uint64_t)(k & 1 ? _mm_extract_epi64(half, 1) : _mm_cvtsi128_si64(half));
+    SL_UNROLL
+    for (int k = 0; k < n_vectors; k++)
+        _mm256_storeu_si256((__m256i *)(void *)(out->of + 16 * k), h->index[k]);
 }
 
 /* Entries of columns 32 g .. 32 g + 31. */
@@ -211,29 +217,33 @@ SL_INLINE __m256i sl_four_entries(const uint64_t *grid, size_t a, size_t b, size
                               (long long)grid[d]);
 }
 
-SL_INLINE __m256i sl_entries_by_index(const uint64_t *grid, const sl_grid_head *h, int g)
+SL_INLINE __m256i sl_entries_by_index(const uint64_t *grid, const sl_grid_indices *x, int g)
 {
-    const uint64_t i = sl_four_indices(h, g);
-    return sl_four_entries(grid, (uint16_t)i, (uint16_t)(i >> 16), (uint16_t)(i >> 32), i >> 48);
+    const uint16_t *i = x->of + 4 * g;
+    return sl_four_entries(grid, i[0], i[1], i[2], i[3]);
 }
 
-SL_INLINE __m256i sl_entries_iq2_xxs(const uint8_t *p, const sl_grid_head *h, int g)
+SL_INLINE __m256i sl_entries_iq2_xxs(const uint8_t *p, const sl_grid_head *h,
+                                     const sl_grid_indices *x, int g)
 {
     const uint8_t *i = p + 2 + 8 * g;
     return sl_four_entries(sl_grid_iq2_xxs, i[0], i[1], i[2], i[3]);
 }
 
-SL_INLINE __m256i sl_entries_iq2_xs(const uint8_t *p, const sl_grid_head *h, int g)
+SL_INLINE __m256i sl_entries_iq2_xs(const uint8_t *p, const sl_grid_head *h,
+                                    const sl_grid_indices *x, int g)
 {
-    return sl_entries_by_index(sl_grid_iq2_xs, h, g);
+    return sl_entries_by_index(sl_grid_iq2_xs, x, g);
 }
 
-SL_INLINE __m256i sl_entries_iq2_s(const uint8_t *p, const sl_grid_head *h, int g)
+SL_INLINE __m256i sl_entries_iq2_s(const uint8_t *p, const sl_grid_head *h,
+                                   const sl_grid_indices *x, int g)
 {
-    return sl_entries_by_index(sl_grid_iq2_s, h, g);
+    return sl_entries_by_index(sl_grid_iq2_s, x, g);
 }
 
-SL_INLINE __m256i sl_entries_iq3_xxs(const uint8_t *p, const sl_grid_head *h, int g)
+SL_INLINE __m256i sl_entries_iq3_xxs(const uint8_t *p, const sl_grid_head *h,
+                                     const sl_grid_indices *x, int g)
 {
     const uint8_t *i = p + 2 + 8 * g;
     const uint32_t *t = sl_grid_iq3_xxs;
@@ -241,47 +251,46 @@ SL_INLINE __m256i sl_entries_iq3_xxs(const uint8_t *p, const sl_grid_head *h, in
                              (int)t[i[5]], (int)t[i[6]], (int)t[i[7]]);
 }
 
-SL_INLINE __m256i sl_entries_iq3_s(const uint8_t *p, const sl_grid_head *h, int g)
+SL_INLINE __m256i sl_entries_iq3_s(const uint8_t *p, const sl_grid_head *h,
+                                   const sl_grid_indices *x, int g)
 {
-    const uint64_t i = sl_four_indices(h, 2 * g), j = sl_four_indices(h, 2 * g + 1);
+    const uint16_t *i = x->of + 8 * g;
     const uint32_t *t = sl_grid_iq3_s;
-    return _mm256_setr_epi32((int)t[(uint16_t)i], (int)t[(uint16_t)(i >> 16)],
-                             (int)t[(uint16_t)(i >> 32)], (int)t[i >> 48], (int)t[(uint16_t)j],
-                             (int)t[(uint16_t)(j >> 16)], (int)t[(uint16_t)(j >> 32)],
-                             (int)t[j >> 48]);
+    return _mm256_setr_epi32((int)t[i[0]], (int)t[i[1]], (int)t[i[2]], (int)t[i[3]], (int)t[i[4]],
+                             (int)t[i[5]], (int)t[i[6]], (int)t[i[7]]);
 }
 
-SL_INLINE __m256i sl_entries_iq1_s(const uint8_t *p, const sl_grid_head *h, int g)
+SL_INLINE __m256i sl_entries_iq1_s(const uint8_t *p, const sl_grid_head *h,
+                                   const sl_grid_indices *x, int g)
 {
-    const uint64_t i = sl_four_indices(h, g);
     int64_t v[4];
     SL_UNROLL
     for (int k = 0; k < 4; k++)
-        memcpy(&v[k], (const char *)sl_grid_iq1 + 4 * (size_t)(i >> 16 * k & 0xffff), sizeof v[k]);
+        memcpy(&v[k], (const char *)sl_grid_iq1 + 4 * (size_t)x->of[4 * g + k], sizeof v[k]);
     return _mm256_setr_epi64x(v[0], v[1], v[2], v[3]);
 }
 
-/* With 2 added where the delta is positive: values plus 9. */
-SL_INLINE __m256i sl_entries_iq1_m(const uint8_t *p, const sl_grid_head *h, int g)
+/* Bytes 4 g .. 4 g + 3 of sign, each eight times. */
+SL_INLINE __m256i sl_sign_bytes(const sl_grid_head *h, int g)
 {
-    const __m256i bit = _mm256_set_epi64x((long long)0x8080808080808080u, 0x0808080808080808,
-                                          (long long)0x8080808080808080u, 0x0808080808080808);
-    const __m256i bytes =
-        _mm256_shuffle_epi8(h->sign[0], _mm256_setr_m128i(_mm_set1_epi8((char)(2 * g)),
-                                                          _mm_set1_epi8((char)(2 * g + 1))));
-    const __m256i plus = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), _mm256_setzero_si256());
-    return _mm256_add_epi8(sl_entries_by_index(sl_grid_iq1, h, g),
-                           _mm256_and_si256(plus, _mm256_set1_epi8(2)));
+    const long long b = g % 4 * 0x0404040404040404;
+    return _mm256_shuffle_epi8(h->sign[g / 4],
+                               _mm256_setr_epi64x(b, b + 0x0101010101010101, b + 0x0202020202020202,
+                                                  b + 0x0303030303030303));
+}
+
+/* With 2 added where the delta is positive: values plus 9. */
+SL_INLINE __m256i sl_entries_iq1_m(const uint8_t *p, const sl_grid_head *h,
+                                   const sl_grid_indices *x, int g)
+{
+    return _mm256_add_epi8(sl_entries_by_index(sl_grid_iq1, x, g), sl_sign_bytes(h, g));
 }
 
 /* All ones where the value of columns 32 g .. 32 g + 31 is negative. */
 SL_INLINE __m256i sl_negative(const sl_grid_head *h, int g)
 {
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
-    const long long b = g % 4 * 0x0404040404040404;
-    const __m256i bytes = _mm256_shuffle_epi8(
-        h->sign[g / 4], _mm256_setr_epi64x(b, b + 0x0101010101010101, b + 0x0202020202020202,
-                                           b + 0x0303030303030303));
+    const __m256i bytes = sl_sign_bytes(h, g);
     return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
 }
 
@@ -303,8 +312,23 @@ SL_INLINE __m256i sl_scale_words(const sl_grid_head *h, int g)
 /* ---- One row's block times one activation row: sums whose sum is isum ---- */
 
 typedef void sl_grid_head_fn(const uint8_t *p, sl_grid_head *h);
-typedef __m256i sl_entries_fn(const uint8_t *p, const sl_grid_head *h, int g);
+typedef __m256i sl_entries_fn(const uint8_t *p, const sl_grid_head *h, const sl_grid_indices *x,
+                              int g);
 typedef __m256i sl_rest_fn(const sl_grid_head *h, sl_act_q8_256 x, size_t i);
+
+/* The indices of a block of eight rows. A load of parts of what was just stored has to wait for it,
+ * so all are stored before the first is used. Heads are opened again there, without indices. */
+SL_INLINE void sl_find_indices(sl_grid_head_fn *head, int n_vectors, const sl_rows8 *w, size_t at,
+                               sl_grid_indices out[8])
+{
+    if (!n_vectors)
+        return;
+    for (int r = 0; r < 8; r++) {
+        sl_grid_head h;
+        head(w->p[r] + at, &h);
+        sl_store_indices(&h, n_vectors, &out[r]);
+    }
+}
 
 SL_INLINE __m256i sl_rest_none(const sl_grid_head *h, sl_act_q8_256 x, size_t i)
 {
@@ -331,37 +355,9 @@ SL_INLINE __m256i sl_rest_iq1_m(const sl_grid_head *h, sl_act_q8_256 x, size_t i
 
 /* An entry is at most 62, so a pair is at most 2 * 62 * 127 = 15748, and a pair of the sums times a
  * scale fits 32 bits. */
-#if defined(__AVX512VNNI__)
 SL_INLINE __m256i sl_grid_row(sl_grid_head_fn *head, sl_entries_fn *entries, sl_rest_fn *rest,
-                              int has_signs, const uint8_t *p, sl_act_q8_256 x, size_t i)
-{
-    sl_grid_head h;
-    uint64_t negative[4];
-    head(p, &h);
-    if (has_signs)
-        _mm256_storeu_si256((__m256i *)(void *)negative,
-                            _mm256_permute2x128_si256(h.sign[0], h.sign[1], 0x20));
-    __m512i isum = _mm512_zextsi256_si512(rest(&h, x, i));
-    const __m512i scales = _mm512_broadcast_i32x4(_mm256_castsi256_si128(h.scale));
-    SL_UNROLL
-    for (int g = 0; g < 8; g += 2) {
-        __m512i v = _mm512_loadu_si512(x.q + 256 * i + 32 * (size_t)g);
-        if (has_signs)
-            v = _mm512_mask_sub_epi8(v, negative[g / 2], _mm512_setzero_si512(), v);
-        const __m512i e =
-            _mm512_inserti64x4(_mm512_castsi256_si512(entries(p, &h, g)), entries(p, &h, g + 1), 1);
-        const __m512i pattern = _mm512_add_epi16(
-            _mm512_set1_epi16((short)(0x8000 | 2 * g)),
-            _mm512_set_epi64(0x0003000300030003, 0x0003000300030003, 0x0002000200020002,
-                             0x0002000200020002, 0x0001000100010001, 0x0001000100010001, 0, 0));
-        isum = _mm512_dpwssd_epi32(isum, _mm512_maddubs_epi16(e, v),
-                                   _mm512_shuffle_epi8(scales, pattern));
-    }
-    return _mm256_add_epi32(_mm512_castsi512_si256(isum), _mm512_extracti64x4_epi64(isum, 1));
-}
-#else
-SL_INLINE __m256i sl_grid_row(sl_grid_head_fn *head, sl_entries_fn *entries, sl_rest_fn *rest,
-                              int has_signs, const uint8_t *p, sl_act_q8_256 x, size_t i)
+                              int has_signs, const uint8_t *p, const sl_grid_indices *at,
+                              sl_act_q8_256 x, size_t i)
 {
     sl_grid_head h;
     head(p, &h);
@@ -371,12 +367,11 @@ SL_INLINE __m256i sl_grid_row(sl_grid_head_fn *head, sl_entries_fn *entries, sl_
         __m256i v = sl_load_32(x.q + 256 * i + 32 * (size_t)g);
         if (has_signs)
             v = sl_negate(v, sl_negative(&h, g));
-        const __m256i sum = _mm256_maddubs_epi16(entries(p, &h, g), v);
+        const __m256i sum = _mm256_maddubs_epi16(entries(p, &h, at, g), v);
         isum = sl_add_pairs(isum, sum, sl_scale_words(&h, g));
     }
     return isum;
 }
-#endif
 
 /* Lane r: the sum of the lanes of v[r]. */
 SL_INLINE __m256i sl_sums_of_rows(const __m256i v[8])
@@ -409,16 +404,19 @@ SL_INLINE __m256 sl_ds_iq1_m(const sl_rows8 *w, size_t at)
 
 /* q: unsigned bytes, offset more than the values. Byte 32 g + k of a row is column 32 g + k. */
 SL_INLINE void sl_open_grid(sl_grid_head_fn *head, sl_entries_fn *entries, int has_signs,
-                            int is_iq1_s, int offset, const sl_rows8 *w, size_t at, sl_tile256 *t)
+                            int is_iq1_s, int n_vectors, int offset, const sl_rows8 *w, size_t at,
+                            sl_tile256 *t)
 {
     uint8_t q[8][256], scale[8][16];
     sl_rows8 rows, scales;
+    sl_grid_indices x[8];
+    sl_find_indices(head, n_vectors, w, at, x);
     for (int r = 0; r < 8; r++) {
         sl_grid_head h;
         head(w->p[r] + at, &h);
         SL_UNROLL
         for (int g = 0; g < 8; g++) {
-            __m256i v = entries(w->p[r] + at, &h, g);
+            __m256i v = entries(w->p[r] + at, &h, &x[r], g);
             if (has_signs)
                 v = _mm256_add_epi8(sl_negate(v, sl_negative(&h, g)),
                                     _mm256_set1_epi8((char)offset));
@@ -446,7 +444,7 @@ SL_INLINE void sl_open_grid(sl_grid_head_fn *head, sl_entries_fn *entries, int h
 }
 
 /* d: where a row's scale is, as floats; fraction: what it counts in. */
-#define SL_GRID(type, ds, fraction, rest, has_signs, offset)                                       \
+#define SL_GRID(type, ds, fraction, rest, n_vectors, has_signs, offset)                            \
     SL_INLINE __m256 sl_d_of_##type(const sl_rows8 *w, size_t at)                                  \
     {                                                                                              \
         return _mm256_mul_ps(ds(w, at), _mm256_set1_ps(fraction));                                 \
@@ -454,25 +452,28 @@ SL_INLINE void sl_open_grid(sl_grid_head_fn *head, sl_entries_fn *entries, int h
     SL_INLINE void sl_open_##type(const sl_rows8 *w, size_t i, sl_tile256 *t)                      \
     {                                                                                              \
         sl_open_grid(sl_head_##type, sl_entries_##type, has_signs,                                 \
-                     sizeof(sl_##type) == sizeof(sl_iq1_s), offset, w, i * sizeof(sl_##type), t);  \
+                     sizeof(sl_##type) == sizeof(sl_iq1_s), n_vectors, offset, w,                  \
+                     i * sizeof(sl_##type), t);                                                    \
         t->d = sl_d_of_##type(w, i * sizeof(sl_##type));                                           \
     }                                                                                              \
     SL_INLINE __m256 sl_single_##type(const sl_rows8 *w, size_t i, sl_act_q8_256 x, __m256 acc)    \
     {                                                                                              \
         const size_t at = i * sizeof(sl_##type);                                                   \
+        sl_grid_indices indices[8];                                                                \
         __m256i sums[8];                                                                           \
+        sl_find_indices(sl_head_##type, n_vectors, w, at, indices);                                \
         for (int r = 0; r < 8; r++)                                                                \
             sums[r] = sl_grid_row(sl_head_##type, sl_entries_##type, rest, has_signs,              \
-                                  w->p[r] + at, x, i);                                             \
+                                  w->p[r] + at, &indices[r], x, i);                                \
         const __m256 d = _mm256_mul_ps(sl_d_of_##type(w, at), _mm256_set1_ps(x.d[i]));             \
         return _mm256_fmadd_ps(d, _mm256_cvtepi32_ps(sl_sums_of_rows(sums)), acc);                 \
     }
-SL_GRID(iq2_xxs, sl_halves, 0.125f, sl_rest_none, 1, 64)
-SL_GRID(iq2_xs, sl_halves, 0.125f, sl_rest_none, 1, 64)
-SL_GRID(iq2_s, sl_halves, 0.125f, sl_rest_none, 1, 64)
-SL_GRID(iq3_xxs, sl_halves, 0.25f, sl_rest_none, 1, 64)
-SL_GRID(iq3_s, sl_halves, 1.0f, sl_rest_none, 1, 16)
-SL_GRID(iq1_s, sl_halves, 0.125f, sl_rest_iq1_s, 0, 9)
-SL_GRID(iq1_m, sl_ds_iq1_m, 0.125f, sl_rest_iq1_m, 0, 9)
+SL_GRID(iq2_xxs, sl_halves, 0.125f, sl_rest_none, 0, 1, 64)
+SL_GRID(iq2_xs, sl_halves, 0.125f, sl_rest_none, 2, 1, 64)
+SL_GRID(iq2_s, sl_halves, 0.125f, sl_rest_none, 2, 1, 64)
+SL_GRID(iq3_xxs, sl_halves, 0.25f, sl_rest_none, 0, 1, 64)
+SL_GRID(iq3_s, sl_halves, 1.0f, sl_rest_none, 4, 1, 16)
+SL_GRID(iq1_s, sl_halves, 0.125f, sl_rest_iq1_s, 2, 0, 9)
+SL_GRID(iq1_m, sl_ds_iq1_m, 0.125f, sl_rest_iq1_m, 2, 0, 9)
 
 #endif

@@ -30,15 +30,17 @@ static inline void store_sixteen(float *y, __m128i q, float d)
 
 /* All products but the last are exact, so are the scalar ones. */
 SL_INLINE void dequantize_block(sl_grid_head_fn *head, sl_entries_fn *entries, int has_signs,
-                                int is_iq1_s, const uint8_t *p, float d, float *y)
+                                int is_iq1_s, int n_vectors, const uint8_t *p, float d, float *y)
 {
     sl_grid_head h;
     uint8_t scale[16];
+    sl_grid_indices x;
     head(p, &h);
+    sl_store_indices(&h, n_vectors, &x);
     _mm_storeu_si128((__m128i *)(void *)scale, _mm256_castsi256_si128(h.scale));
     SL_UNROLL
     for (int g = 0; g < 8; g++) {
-        __m256i v = entries(p, &h, g);
+        __m256i v = entries(p, &h, &x, g);
         if (has_signs)
             v = sl_negate(v, sl_negative(&h, g));
         else if (is_iq1_s)
@@ -50,21 +52,21 @@ SL_INLINE void dequantize_block(sl_grid_head_fn *head, sl_entries_fn *entries, i
     }
 }
 
-#define DEQUANTIZE(type, d_of, fraction, has_signs, is_iq1_s)                                      \
+#define DEQUANTIZE(type, d_of, fraction, n_vectors, has_signs, is_iq1_s)                           \
     static void dequantize_##type(SL_DEQUANTIZE_ARGS)                                              \
     {                                                                                              \
         const uint8_t *p = w;                                                                      \
         for (size_t i = 0; i < n_cols / 256; i++, p += sizeof(sl_##type))                          \
-            dequantize_block(sl_head_##type, sl_entries_##type, has_signs, is_iq1_s, p,            \
+            dequantize_block(sl_head_##type, sl_entries_##type, has_signs, is_iq1_s, n_vectors, p, \
                              (d_of) * (fraction), y + 256 * i);                                    \
     }
-DEQUANTIZE(iq2_xxs, sl_half_load(p), 0.125f, 1, 0)
-DEQUANTIZE(iq2_xs, sl_half_load(p), 0.125f, 1, 0)
-DEQUANTIZE(iq2_s, sl_half_load(p), 0.125f, 1, 0)
-DEQUANTIZE(iq3_xxs, sl_half_load(p), 0.25f, 1, 0)
-DEQUANTIZE(iq3_s, sl_half_load(p), 1.0f, 1, 0)
-DEQUANTIZE(iq1_s, sl_half_load(p), 0.125f, 0, 1)
-DEQUANTIZE(iq1_m, sl_half_to_float(sl_d_iq1_m(p)), 0.125f, 0, 0)
+DEQUANTIZE(iq2_xxs, sl_half_load(p), 0.125f, 0, 1, 0)
+DEQUANTIZE(iq2_xs, sl_half_load(p), 0.125f, 2, 1, 0)
+DEQUANTIZE(iq2_s, sl_half_load(p), 0.125f, 2, 1, 0)
+DEQUANTIZE(iq3_xxs, sl_half_load(p), 0.25f, 0, 1, 0)
+DEQUANTIZE(iq3_s, sl_half_load(p), 1.0f, 4, 1, 0)
+DEQUANTIZE(iq1_s, sl_half_load(p), 0.125f, 2, 0, 1)
+DEQUANTIZE(iq1_m, sl_half_to_float(sl_d_iq1_m(p)), 0.125f, 2, 0, 0)
 
 void sl_kernels_fill_avx2_iquant(sl_kernels *k)
 {
