@@ -26,7 +26,8 @@ uint64_t sl_on_demand_memory_bytes(const sl_plan *p)
 {
     const uint64_t n = on_demand_count(p);
     return n ? n * (sizeof(sl_resident) + 2 * sizeof(uint32_t)) +
-                   p->n_units * sizeof(sl_need_stats) + sl_pool_memory_bytes(p)
+                   p->n_units * (sizeof(sl_need_stats) + sizeof(sl_predict)) +
+                   sl_pool_memory_bytes(p)
              : 0;
 }
 
@@ -42,7 +43,8 @@ sl_status sl_on_demand_open(sl_sched *s, const sl_sched_config *c, uint8_t *memo
     s->hint.position = most ? calloc(most, sizeof *s->hint.position) : NULL;
     s->queue_cap = most;
     s->unit_stats = calloc(p->n_units, sizeof *s->unit_stats);
-    if (!s->need.position || !s->hint.position || !s->unit_stats)
+    s->predict = calloc(p->n_units, sizeof *s->predict);
+    if (!s->need.position || !s->hint.position || !s->unit_stats || !s->predict)
         return sl_fail(err, SL_ENOMEM, "streaming: out of memory");
     s->pool_memory = memory;
     for (uint32_t i = 0, n = s->n_order; i < p->n_parts; i++) {
@@ -59,6 +61,7 @@ void sl_on_demand_close(sl_sched *s)
     free(s->need.position);
     free(s->hint.position);
     free(s->unit_stats);
+    free(s->predict);
     sl_pool_close(&s->pool);
 }
 
@@ -172,9 +175,11 @@ static void need_one(sl_sched *s, sl_resident *r, sl_need_stats *u)
     } else if (r->state == SL_PART_READY) {
         u->hits++;
         u->hints_useful += r->guessed;
+        s->hint_useful += r->guessed ? bytes_of(s, r) : 0;
         sl_pool_hold(&s->pool, entry_of(s, r));
     } else {
         u->hints_late += r->guessed;
+        s->hint_useful += r->guessed ? r->fetch->cut_bytes : 0;
         take_up(s, r, SL_DEMAND);
     }
     r->guessed = false;
@@ -183,8 +188,11 @@ static void need_one(sl_sched *s, sl_resident *r, sl_need_stats *u)
 /* A hint that has turned out wrong, or is in the way. */
 static void hint_end(sl_sched *s, sl_resident *r)
 {
-    if (r->guessed)
-        stats_of(s, r)->wasted_bytes += r->fetch ? r->fetch->cut_bytes : bytes_of(s, r);
+    if (r->guessed) {
+        const uint64_t bytes = r->fetch ? r->fetch->cut_bytes : bytes_of(s, r);
+        stats_of(s, r)->wasted_bytes += bytes;
+        s->hint_wasted += bytes;
+    }
     r->guessed = false;
     let_go(s, r);
 }
@@ -212,10 +220,13 @@ void sl_sched_need(sl_sched *s, uint32_t unit, const uint32_t *parts, const uint
         s->need.position[s->need.n++] = s->position[parts[i]];
         sl_pool_use(&s->pool, entry_of(s, r), rows[i], s->pass_rows);
     }
-    if (s->hint.n && s->hint.unit == unit)
+    const bool hinted = s->hint.n && s->hint.unit == unit;
+    if (hinted)
         sl_hints_end(s);
     for (uint32_t i = 0; i < n; i++)
         need_one(s, &s->resident[s->need.position[i]], u);
+    if (hinted && !s->hints_flow)
+        sl_predict_learn(&s->predict[unit], s->hint_useful, s->hint_wasted);
 }
 
 /* Nothing is held but by hints: the last of them gives way. */
@@ -311,6 +322,9 @@ void sl_needs_end(sl_sched *s)
 void sl_sched_hint(sl_sched *s, const uint32_t *parts, uint32_t n)
 {
     sl_hints_end(s);
+    s->hint_useful = s->hint_wasted = 0;
+    if (!s->hints_flow && !sl_predict_pays(&s->predict[s->plan->parts[parts[0]].unit]))
+        return;
     for (uint32_t i = 0; i < n && s->hint.n < s->queue_cap; i++) {
         sl_resident *r = &s->resident[s->position[parts[i]]];
         if (r->want != SL_WANT_NOTHING)

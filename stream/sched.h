@@ -35,6 +35,7 @@
 
 #include "io.h"
 #include "pool.h"
+#include "predict.h"
 #include "ring.h"
 
 enum { SL_SCHED_READS = 128 }; /* reads in flight at once, at most; an engine's depth */
@@ -127,9 +128,11 @@ typedef struct sl_sched {
     uint8_t *pool_memory;
     sl_pool pool; /* entry i: resident n_order + i */
     sl_queue need, hint;
-    uint32_t queue_cap;        /* of either */
-    bool on_demand_failed;     /* some part is FAILED */
-    sl_need_stats *unit_stats; /* by unit; NULL: nothing on demand */
+    uint32_t queue_cap;                /* of either */
+    bool on_demand_failed;             /* some part is FAILED */
+    sl_predict *predict;               /* by unit */
+    uint64_t hint_useful, hint_wasted; /* bytes of the present hints */
+    sl_need_stats *unit_stats;         /* by unit; NULL: nothing on demand */
 
     sl_fetch_list list[SL_PRIORITIES];
     sl_fetch *fetches;

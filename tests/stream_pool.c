@@ -314,6 +314,43 @@ static void hints(void)
     sim_close(&m);
 }
 
+static void wrong_hints(void)
+{
+    test_case("a unit whose hints are always wrong stops reading for them, but for a try");
+    sim m;
+    uint32_t first[2];
+    two_units(&m, 8, first);
+    uint64_t late = 0;
+    for (uint32_t pass = 0; pass < 200; pass++) {
+        const uint32_t right[1] = {pass % 3}, wrong[2] = {3 + pass % 2, 5 + pass % 3};
+        sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 2);
+        whole_unit(&m, 0, first[0], right, 1);
+        hint(&m, first[1], wrong, 2);
+        complete_all(&m);
+        whole_unit(&m, 1, first[1], right, 1);
+        sl_sched_pass_end(&m.s);
+        if (pass == 99)
+            late = m.s.unit_stats[1].guesses;
+    }
+    const uint64_t guesses = m.s.unit_stats[1].guesses;
+    CHECK(guesses > late && guesses - late <= 2 * (100 / SL_PREDICT_RETRY + 1));
+
+    test_case("and takes them again when they come true");
+    for (uint32_t pass = 0; pass < 2000; pass++) {
+        const uint32_t right[2] = {pass % 8, (pass + 3) % 8}, other = (pass * 5) % 8;
+        sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 2);
+        whole_unit(&m, 0, first[0], &other, 1);
+        hint(&m, first[1], right, 2);
+        complete_all(&m);
+        whole_unit(&m, 1, first[1], right, 2);
+        sl_sched_pass_end(&m.s);
+        if (pass == 1899)
+            late = m.s.unit_stats[1].guesses;
+    }
+    CHECK(m.s.unit_stats[1].guesses - late == 200);
+    sim_close(&m);
+}
+
 static void failing(void)
 {
     test_case("a read that fails ends its pass; the next one reads again");
@@ -613,6 +650,7 @@ int main(int argc, char **argv)
     small_pool();
     who_goes();
     hints();
+    wrong_hints();
     failing();
     engines();
     random_schedules(argc > 1 ? strtoull(argv[1], NULL, 10) : 10000);

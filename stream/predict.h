@@ -1,0 +1,22 @@
+/* When guessing pays: for each unit, what its guesses brought and what they wasted, in bytes, of
+ * about the last PREDICT_PASSES passes. Where more was wasted than brought no hint is taken, but
+ * for a try now and then. */
+#ifndef SL_PREDICT_H
+#define SL_PREDICT_H
+
+#include "base.h"
+
+enum { SL_PREDICT_PASSES = 16, SL_PREDICT_RETRY = 16 /* passes from one try to the next */ };
+
+typedef struct sl_predict {
+    double useful, wasted;
+    uint32_t silent; /* passes since hints were last taken */
+} sl_predict;
+
+/* Before the hints of a pass are taken. */
+bool sl_predict_pays(sl_predict *p);
+/* When the unit has said what it needs: bytes read for guesses, that it needed and that it did not.
+ */
+void sl_predict_learn(sl_predict *p, uint64_t useful, uint64_t wasted);
+
+#endif
