@@ -15,6 +15,7 @@
 #include "sample.h"
 #include "stop.h"
 #include "term.h"
+#include "warm_start.h"
 
 typedef struct run {
     const sl_options *o;
@@ -296,9 +297,13 @@ static sl_status run_all(run *r, sl_err *err)
 {
     bool stopped = false;
     sl_interrupt_catch();
+    if (!r->o->no_warm_start)
+        sl_warm_start_load(&r->setup);
     sl_status st = prefill(r, err);
     if (!st)
         st = generate(r, &stopped, err);
+    if (!st && !r->o->no_warm_start)
+        sl_warm_start_save(&r->setup);
     if (st == SL_ECANCELLED && sl_interrupted()) {
         r->report.ended = "interrupted";
         st = SL_OK;

@@ -276,3 +276,16 @@ void sl_pool_tick(sl_pool *p, uint32_t pass_rows)
 {
     p->now += pass_rows;
 }
+
+void sl_pool_uses_get(const sl_pool *p, float *use)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        use[i] = p->policy == SL_POLICY_LRFU ? (float)(p->entry[i].key - p->now / p->half_life)
+                                             : -INFINITY;
+}
+
+void sl_pool_uses_set(sl_pool *p, const float *use)
+{
+    for (uint32_t i = 0; i < p->n && p->policy == SL_POLICY_LRFU; i++)
+        p->entry[i].key = isnan(use[i]) ? -INFINITY : (double)use[i];
+}

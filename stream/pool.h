@@ -77,6 +77,9 @@ void sl_pool_release(sl_pool *p, uint32_t i); /* evictable; it has a slot */
 void sl_pool_drop(sl_pool *p, uint32_t i);    /* its slot is free */
 /* rows of the pass's pass_rows use entry i. Before sl_pool_tick(). */
 void sl_pool_use(sl_pool *p, uint32_t i, uint32_t rows, uint32_t pass_rows);
-void sl_pool_tick(sl_pool *p, uint32_t pass_rows); /* a pass of so many rows is over */
+/* LRFU's sums as they are now, as logarithms; the others keep none (-INFINITY). */
+void sl_pool_uses_get(const sl_pool *p, float *use);
+void sl_pool_uses_set(sl_pool *p, const float *use); /* before the first pass */
+void sl_pool_tick(sl_pool *p, uint32_t pass_rows);   /* a pass of so many rows is over */
 
 #endif

@@ -595,6 +595,20 @@ static void need_add(sl_need_stats *sum, const sl_need_stats *u)
     sum->wasted_bytes += u->wasted_bytes;
 }
 
+void sl_stream_uses_get(sl_stream *s, float *use)
+{
+    pthread_mutex_lock(&s->lock);
+    sl_pool_uses_get(&s->sched.pool, use);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void sl_stream_uses_set(sl_stream *s, const float *use)
+{
+    pthread_mutex_lock(&s->lock);
+    sl_pool_uses_set(&s->sched.pool, use);
+    pthread_mutex_unlock(&s->lock);
+}
+
 void sl_stream_need_stats(sl_stream *s, uint32_t unit, sl_need_stats *out)
 {
     *out = (sl_need_stats){0};

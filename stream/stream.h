@@ -203,6 +203,11 @@ typedef struct sl_stream_stats {
 } sl_stream_stats;
 void sl_stream_stats_get(sl_stream *s,
                          sl_stream_stats *out); /* since open; subtract two to get an interval */
+/* How much each on-demand part was used, in the order of the plan (split.on_demand_parts of them):
+ * log2 of the sum over its uses of 0.5^(age / half_life), -INFINITY: never. To keep for the next
+ * time; set between open and the first pass. */
+void sl_stream_uses_get(sl_stream *s, float *use);
+void sl_stream_uses_set(sl_stream *s, const float *use);
 /* Of one unit, since open; all zero for a unit without on-demand parts. */
 void sl_stream_need_stats(sl_stream *s, uint32_t unit, sl_need_stats *out);
 
