@@ -48,13 +48,17 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
 #elif defined(__aarch64__)
     if (level >= SL_CPU_NEON) {
         sl_kernels_fill_neon_quant(k);
+        sl_kernels_fill_neon_iquant(k);
+        sl_kernels_fill_neon_fp8(k);
         sl_kernels_fill_neon_dequant(k);
         sl_kernels_fill_neon_float(k);
         sl_kernels_fill_neon_attention(k);
         sl_kernels_fill_neon_math(k);
         sl_kernels_fill_neon_delta(k);
     }
-    if (level >= SL_CPU_NEON_I8MM)
+    if (level >= SL_CPU_NEON_I8MM) {
         sl_kernels_fill_neoni8mm_quant(k);
+        sl_kernels_fill_neoni8mm_iquant(k);
+    }
 #endif
 }

@@ -17,13 +17,31 @@
 
 /* What the loops below know of a type. All arguments of this kind are constants where they are
  * used, so that everything is inlined. */
-typedef void neon_open_fn(const uint8_t *block, int half, int8x16_t *q);
+typedef void neon_open_fn(const uint8_t *block, int part, int8x16_t *q);
+typedef void neon_scales_fn(const uint8_t *block, int16x8_t scale[2], int16x8_t min[2]);
+typedef float neon_d_fn(const uint8_t *block, int i);
+
+/* Where the scale of a block of values is. */
+typedef enum neon_d_kind {
+    NEON_D_HALF,   /* f16 in the block, at d_at; and at m_at */
+    NEON_D_BLOCK,  /* in the block: d(block, i) */
+    NEON_D_AFFINE, /* beside the blocks: scale and bias */
+    NEON_D_E8M0    /* beside the blocks, bytes */
+} neon_d_kind;
+
 typedef struct neon_form {
     neon_open_fn *open;
     size_t values, bytes; /* of a block */
     size_t d_at, m_at;    /* where its f16 are; m_at 0: no minimum (dmin) */
-    int offset;           /* to take off every value */
-    size_t scales_at;     /* of 256: 16 signed bytes there; 0: packed as in Q4_K */
+    int offset;           /* to take off every value; int8 has room */
+    int sum_offset;       /* the same, but times the sums of the activations */
+    size_t parts;         /* of 32: how many a block has, 0 for one */
+    bool halves;          /* each 16 of 32 values have a scale of their own, in the place of m */
+    neon_d_kind d_kind;
+    neon_d_fn *d;
+    float factor;           /* times the f16 at d_at, a power of two; 0 for one */
+    neon_scales_fn *scales; /* of 256 */
+    int n_scales, n_mins;   /* 8 or 16; n_mins 0: none */
 } neon_form;
 
 typedef struct neon_product {
@@ -34,6 +52,7 @@ typedef struct neon_product {
     float *y;
     size_t y_stride;
     void *scratch;
+    const sl_scales *beside;
 } neon_product;
 
 /* Rows from n_rows up stand in as the last one, and are not stored. */
@@ -70,6 +89,51 @@ SL_INLINE float32x4_t neon_halves(const uint8_t *const rows[], size_t at)
     return vcvt_f32_f16(vreinterpret_f16_u16(v));
 }
 
+/* Block i of a row of 32 values a step; part: which 32 of it. */
+SL_INLINE const uint8_t *neon_block(neon_form f, const uint8_t *row, size_t i, int *part)
+{
+    const size_t parts = f.parts ? f.parts : 1;
+    *part = (int)(i % parts);
+    return row + i / parts * f.bytes;
+}
+
+SL_INLINE float neon_beside(neon_form f, const sl_scales *s, size_t row, size_t i, bool second)
+{
+    const char *scales = (const char *)(second ? s->bias : s->scale) + sl_scales_at(s, row);
+    const size_t group = 32 * i / s->group;
+    return f.d_kind == NEON_D_E8M0 ? sl_e8m0_half(((const uint8_t *)(const void *)scales)[group])
+                                   : sl_scale_load(s->type, scales, group);
+}
+
+/* What step i of four rows from row first up is multiplied with; second: minimum, bias, or the
+ * scale of the second half. */
+SL_INLINE float32x4_t neon_factors(const neon_product *p, neon_form f, const uint8_t *const rows[4],
+                                   size_t first, size_t i, bool second)
+{
+    float d[4];
+    if (f.d_kind == NEON_D_HALF) {
+        int part;
+        const size_t at = (size_t)(neon_block(f, rows[0], i, &part) - rows[0]);
+        const float32x4_t v = neon_halves(rows, at + (second ? f.m_at : f.d_at));
+        return f.factor != 0.0f ? vmulq_n_f32(v, f.factor) : v;
+    }
+    SL_UNROLL
+    for (size_t r = 0; r < 4; r++) {
+        int part;
+        const uint8_t *block = neon_block(f, rows[r], i, &part);
+        const size_t row = first + r < p->n_rows ? first + r : p->n_rows - 1;
+        d[r] = f.d_kind == NEON_D_BLOCK ? f.d(block, f.halves ? 2 * part + second : part)
+                                        : neon_beside(f, p->beside, row, i, second);
+    }
+    return vld1q_f32(d);
+}
+
+/* Whether sums of the activations are added after each block. */
+SL_INLINE bool neon_has_m(neon_form f)
+{
+    return f.m_at || f.d_kind == NEON_D_AFFINE;
+}
+
 /* Lane r: the sum of the lanes of s[r]. */
 SL_INLINE int32x4_t neon_join(const int32x4_t s[4])
 {
@@ -78,26 +142,31 @@ SL_INLINE int32x4_t neon_join(const int32x4_t s[4])
 
 /* ---- One activation row ---- */
 
-/* acc + block i of four rows */
-SL_INLINE float32x4_t neon_single32(neon_form f, const uint8_t *const rows[4], size_t i,
+/* acc + 32 values of four rows from row first up */
+SL_INLINE float32x4_t neon_single32(const neon_product *p, neon_form f,
+                                    const uint8_t *const rows[4], size_t first, size_t i,
                                     sl_act_q8_32 x, float32x4_t acc)
 {
     const int8x16_t x0 = vld1q_s8(x.q + 32 * i), x1 = vld1q_s8(x.q + 32 * i + 16);
-    int32x4_t s[4];
+    int32x4_t s[4], u[4];
     SL_UNROLL
     for (int r = 0; r < 4; r++) {
         int8x16_t q[2];
-        f.open(rows[r] + i * f.bytes, 0, q);
-        s[r] = vdotq_s32(vdotq_s32(vdupq_n_s32(0), q[0], x0), q[1], x1);
+        int part;
+        const uint8_t *block = neon_block(f, rows[r], i, &part);
+        f.open(block, part, q);
+        s[r] = vdotq_s32(vdupq_n_s32(0), q[0], x0);
+        u[r] = vdotq_s32(f.halves ? vdupq_n_s32(0) : s[r], q[1], x1);
     }
-    int32x4_t isum = neon_join(s);
-    if (f.offset)
-        isum = vsubq_s32(isum, vdupq_n_s32(f.offset * x.sum[i]));
-    const float32x4_t d = vmulq_n_f32(neon_halves(rows, i * f.bytes + f.d_at), x.d[i]);
+    int32x4_t isum = neon_join(f.halves ? s : u);
+    if (f.offset + f.sum_offset)
+        isum = vsubq_s32(isum, vdupq_n_s32((f.offset + f.sum_offset) * x.sum[i]));
+    const float32x4_t d = vmulq_n_f32(neon_factors(p, f, rows, first, i, false), x.d[i]);
     acc = vfmaq_f32(acc, d, vcvtq_f32_s32(isum));
-    if (f.m_at) {
-        const float32x4_t m = vmulq_n_f32(neon_halves(rows, i * f.bytes + f.m_at), x.d[i]);
-        acc = vfmaq_f32(acc, m, vdupq_n_f32((float)x.sum[i]));
+    if (f.halves || neon_has_m(f)) {
+        const float32x4_t m = vmulq_n_f32(neon_factors(p, f, rows, first, i, true), x.d[i]);
+        acc = vfmaq_f32(acc, m,
+                        f.halves ? vcvtq_f32_s32(neon_join(u)) : vdupq_n_f32((float)x.sum[i]));
     }
     return acc;
 }
@@ -117,23 +186,6 @@ SL_INLINE int32x4_t neon_dot16(int32x4_t acc, int16x8_t a, int16x8_t b)
     return vmlal_high_s16(vmlal_s16(acc, vget_low_s16(a), vget_low_s16(b)), a, b);
 }
 
-/* Scales of a block: [0], [1] sub-blocks 0 .. 7 and 8 .. 15; packed ones have only 8, and [1] is
- * their minima. */
-SL_INLINE void neon_scales(neon_form f, const uint8_t *block, int16x8_t out[2])
-{
-    if (f.scales_at) {
-        const int8x16_t s = vreinterpretq_s8_u8(vld1q_u8(block + f.scales_at));
-        out[0] = vmovl_s8(vget_low_s8(s));
-        out[1] = vmovl_high_s8(s);
-        return;
-    }
-    uint8_t both[16];
-    sl_k_scales(block + 4, both);
-    const uint8x16_t s = vld1q_u8(both);
-    out[0] = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(s)));
-    out[1] = vreinterpretq_s16_u16(vmovl_high_u8(s));
-}
-
 /* acc + half a block of one row, scaled. x: 128 values. */
 SL_INLINE int32x4_t neon_half_row(neon_form f, const uint8_t *block, int half, const int8_t *x,
                                   const int16x8_t scales[2], int32x4_t acc)
@@ -144,12 +196,12 @@ SL_INLINE int32x4_t neon_half_row(neon_form f, const uint8_t *block, int half, c
     SL_UNROLL
     for (int j = 0; j < 8; j++) {
         const int8x16_t v = vld1q_s8(x + 16 * j);
-        if (f.scales_at || j % 2 == 0)
-            s[f.scales_at ? j : j / 2] = vdotq_s32(vdupq_n_s32(0), q[j], v);
+        if (f.n_scales == 16 || j % 2 == 0)
+            s[f.n_scales == 16 ? j : j / 2] = vdotq_s32(vdupq_n_s32(0), q[j], v);
         else
             s[j / 2] = vdotq_s32(s[j / 2], q[j], v);
     }
-    if (f.scales_at) {
+    if (f.n_scales == 16) {
         acc = neon_scale4(acc, s, vmovl_s16(vget_low_s16(scales[half])));
         return neon_scale4(acc, s + 4, vmovl_high_s16(scales[half]));
     }
@@ -159,46 +211,50 @@ SL_INLINE int32x4_t neon_half_row(neon_form f, const uint8_t *block, int half, c
 
 /* Rows one after the other, in a loop that is not unrolled: gcc would open all four first and run
  * out of registers (Q6_K: 220 instructions a row and block, a quarter of them spills; 148 so). */
-SL_INLINE float32x4_t neon_single256(neon_form f, const uint8_t *const rows[4], size_t i,
+SL_INLINE float32x4_t neon_single256(const neon_product *p, neon_form f,
+                                     const uint8_t *const rows[4], size_t first, size_t i,
                                      sl_act_q8_256 x, float32x4_t acc)
 {
-    const size_t at = i * f.bytes;
-    const int16_t *sums = f.m_at ? x.sum32 + 8 * i : x.sum16 + 16 * i;
+    const int n_sums = f.n_mins ? f.n_mins : f.n_scales;
+    const int16_t *sums = n_sums == 8 ? x.sum32 + 8 * i : x.sum16 + 16 * i;
     int32x4_t s[4], m[4];
     SL_ROLLED
     for (int r = 0; r < 4; r++) {
-        const uint8_t *block = rows[r] + at;
-        int16x8_t scales[2];
-        neon_scales(f, block, scales);
+        const uint8_t *block = rows[r] + i * f.bytes;
+        int16x8_t scales[2], mins[2];
+        f.scales(block, scales, mins);
+        const int16x8_t *by = f.n_mins ? mins : scales;
         m[r] = vdupq_n_s32(0);
-        if (f.m_at)
-            m[r] = neon_dot16(m[r], scales[1], vld1q_s16(sums));
-        else if (f.offset)
-            m[r] = neon_dot16(neon_dot16(m[r], scales[0], vld1q_s16(sums)), scales[1],
-                              vld1q_s16(sums + 8));
+        if (f.n_mins || f.offset)
+            m[r] = neon_dot16(m[r], by[0], vld1q_s16(sums));
+        if ((f.n_mins || f.offset) && n_sums == 16)
+            m[r] = neon_dot16(m[r], by[1], vld1q_s16(sums + 8));
         s[r] = neon_half_row(f, block, 0, x.q + 256 * i, scales, vdupq_n_s32(0));
         s[r] = neon_half_row(f, block, 1, x.q + 256 * i + 128, scales, s[r]);
     }
     int32x4_t isum = neon_join(s), msum = neon_join(m);
     if (f.offset)
         isum = vmlsq_n_s32(isum, msum, f.offset);
-    acc = vfmaq_f32(acc, vmulq_n_f32(neon_halves(rows, at + f.d_at), x.d[i]), vcvtq_f32_s32(isum));
-    if (f.m_at)
-        acc = vfmsq_f32(acc, vmulq_n_f32(neon_halves(rows, at + f.m_at), x.d[i]),
+    const float32x4_t d = vmulq_n_f32(neon_factors(p, f, rows, first, i, false), x.d[i]);
+    acc = vfmaq_f32(acc, d, vcvtq_f32_s32(isum));
+    if (f.n_mins)
+        acc = vfmsq_f32(acc, vmulq_n_f32(neon_factors(p, f, rows, first, i, true), x.d[i]),
                         vcvtq_f32_s32(msum));
     return acc;
 }
 
 SL_INLINE void neon_multiply_one(const neon_product *p, neon_form f)
 {
+    const size_t step = f.values == 256 ? 256 : 32;
     for (size_t row = 0; row < p->n_rows; row += 4) {
         const uint8_t *rows[4];
         neon_rows_at(p, row, 4, rows);
         float32x4_t acc = vdupq_n_f32(0.0f);
-        for (size_t i = 0; i < p->n_cols / f.values; i++)
-            acc = f.values == 32
-                      ? neon_single32(f, rows, i, sl_act_q8_32_row(p->act, p->n_cols), acc)
-                      : neon_single256(f, rows, i, sl_act_q8_256_row(p->act, p->n_cols), acc);
+        for (size_t i = 0; i < p->n_cols / step; i++)
+            acc =
+                step == 32
+                    ? neon_single32(p, f, rows, row, i, sl_act_q8_32_row(p->act, p->n_cols), acc)
+                    : neon_single256(p, f, rows, row, i, sl_act_q8_256_row(p->act, p->n_cols), acc);
         neon_store_rows(p->y + row, acc, p->n_rows - row);
     }
 }
@@ -217,8 +273,8 @@ typedef struct neon_tile32 {
 
 typedef struct neon_tile256 {
     int8x16_t q[128];
-    int32x4_t scale[16][2]; /* packed ones: 8 */
-    int16x8_t min[8];
+    int32x4_t scale[16][2];
+    int16x8_t min[16];
     float32x4_t d[2], m[2];
 } neon_tile256;
 
@@ -333,24 +389,29 @@ SL_INLINE void neon_put_all(neon_form f, int8x16_t row[8][8], int n, int8x16_t *
     }
 }
 
-SL_INLINE void neon_fill32(neon_form f, const uint8_t *const rows[8], size_t i, neon_tile32 *t)
+SL_INLINE void neon_fill32(const neon_product *p, neon_form f, const uint8_t *const rows[8],
+                           size_t first, size_t i, neon_tile32 *t)
 {
     int8x16_t q[8][8];
     SL_UNROLL
-    for (int r = 0; r < 8; r++)
-        f.open(rows[r] + i * f.bytes, 0, q[r]);
+    for (int r = 0; r < 8; r++) {
+        int part;
+        const uint8_t *block = neon_block(f, rows[r], i, &part);
+        f.open(block, part, q[r]);
+    }
     neon_put_all(f, q, 2, t->q);
-    for (int h = 0; h < 2; h++) {
-        t->d[h] = neon_halves(rows + 4 * h, i * f.bytes + f.d_at);
-        if (f.m_at)
-            t->m[h] = neon_halves(rows + 4 * h, i * f.bytes + f.m_at);
+    for (size_t h = 0; h < 2; h++) {
+        t->d[h] = neon_factors(p, f, rows + 4 * h, first + 4 * h, i, false);
+        if (f.halves || neon_has_m(f))
+            t->m[h] = neon_factors(p, f, rows + 4 * h, first + 4 * h, i, true);
     }
 }
 
-SL_INLINE void neon_fill256(neon_form f, const uint8_t *const rows[8], size_t i, neon_tile256 *t)
+SL_INLINE void neon_fill256(const neon_product *p, neon_form f, const uint8_t *const rows[8],
+                            size_t first, size_t i, neon_tile256 *t)
 {
     int8x16_t q[8][8];
-    int16_t min[8][8];
+    int16_t min[16][8];
     int32_t scale[16][8];
     for (int half = 0; half < 2; half++) {
         for (int r = 0; r < 8; r++)
@@ -358,23 +419,25 @@ SL_INLINE void neon_fill256(neon_form f, const uint8_t *const rows[8], size_t i,
         neon_put_all(f, q, 8, t->q + 64 * half);
     }
     for (int r = 0; r < 8; r++) {
-        int16_t s[16];
-        int16x8_t v[2];
-        neon_scales(f, rows[r] + i * f.bytes, v);
-        vst1q_s16(s, v[0]);
-        vst1q_s16(s + 8, v[1]);
-        for (int j = 0; j < (f.scales_at ? 16 : 8); j++)
+        int16_t s[16], m[16];
+        int16x8_t scales[2], mins[2];
+        f.scales(rows[r] + i * f.bytes, scales, mins);
+        for (int k = 0; k < f.n_scales / 8; k++)
+            vst1q_s16(s + 8 * k, scales[k]);
+        for (int k = 0; k < f.n_mins / 8; k++)
+            vst1q_s16(m + 8 * k, mins[k]);
+        for (int j = 0; j < f.n_scales; j++)
             scale[j][r] = s[j];
-        for (int j = 0; j < (f.m_at ? 8 : 0); j++)
-            min[j][r] = s[8 + j];
+        for (int j = 0; j < f.n_mins; j++)
+            min[j][r] = m[j];
     }
-    memcpy(t->scale, scale, f.scales_at ? sizeof scale : sizeof scale / 2);
-    if (f.m_at)
-        memcpy(t->min, min, sizeof min);
-    for (int h = 0; h < 2; h++) {
-        t->d[h] = neon_halves(rows + 4 * h, i * f.bytes + f.d_at);
-        if (f.m_at)
-            t->m[h] = neon_halves(rows + 4 * h, i * f.bytes + f.m_at);
+    memcpy(t->scale, scale, (size_t)f.n_scales * sizeof *scale);
+    if (f.n_mins)
+        memcpy(t->min, min, (size_t)f.n_mins * sizeof *min);
+    for (size_t h = 0; h < 2; h++) {
+        t->d[h] = neon_factors(p, f, rows + 4 * h, first + 4 * h, i, false);
+        if (f.n_mins)
+            t->m[h] = neon_factors(p, f, rows + 4 * h, first + 4 * h, i, true);
     }
 }
 
@@ -387,24 +450,37 @@ SL_INLINE void neon_multiply32(neon_form f, const neon_tile32 *t, const sl_act_q
     SL_UNROLL
     for (int c = 0; c < n_x; c++)
         q[c] = x[c].q + 32 * i;
-    neon_sum(t->q, q, n_x, 2, s);
+    neon_sum(t->q, q, n_x, f.halves ? 1 : 2, s);
     SL_UNROLL
     for (int c = 0; c < n_x; c++) {
         const float dx = x[c].d[i];
+        const int32x4_t off = vdupq_n_s32(f.sum_offset * x[c].sum[i]);
         SL_UNROLL
         for (int h = 0; h < 2; h++) {
-            acc[c][h] = vfmaq_f32(acc[c][h], vmulq_n_f32(t->d[h], dx), vcvtq_f32_s32(s[c][h]));
-            if (f.m_at)
+            const int32x4_t isum = f.sum_offset ? vsubq_s32(s[c][h], off) : s[c][h];
+            acc[c][h] = vfmaq_f32(acc[c][h], vmulq_n_f32(t->d[h], dx), vcvtq_f32_s32(isum));
+            if (neon_has_m(f))
                 acc[c][h] =
                     vfmaq_f32(acc[c][h], vmulq_n_f32(t->m[h], dx), vdupq_n_f32((float)x[c].sum[i]));
         }
     }
+    if (!f.halves)
+        return;
+    SL_UNROLL
+    for (int c = 0; c < n_x; c++)
+        q[c] += 16;
+    neon_sum(t->q + 8, q, n_x, 1, s);
+    SL_UNROLL
+    for (int c = 0; c < n_x; c++)
+        SL_UNROLL
+    for (int h = 0; h < 2; h++)
+        acc[c][h] = vfmaq_f32(acc[c][h], vmulq_n_f32(t->m[h], x[c].d[i]), vcvtq_f32_s32(s[c][h]));
 }
 
 SL_INLINE void neon_multiply256(neon_form f, const neon_tile256 *t, const sl_act_q8_256 *x, int n_x,
                                 size_t i, float32x4_t acc[NEON_COLS][2])
 {
-    const int n_scales = f.scales_at ? 16 : 8, sixteens = 16 / n_scales;
+    const int n_scales = f.n_scales, sixteens = 16 / n_scales;
     int32x4_t isum[NEON_COLS][2], s[NEON_COLS][2];
     SL_UNROLL
     for (int c = 0; c < n_x; c++)
@@ -427,12 +503,13 @@ SL_INLINE void neon_multiply256(neon_form f, const neon_tile256 *t, const sl_act
         SL_UNROLL
         for (int h = 0; h < 2; h++)
             acc[c][h] = vfmaq_f32(acc[c][h], vmulq_n_f32(t->d[h], dx), vcvtq_f32_s32(isum[c][h]));
-        if (!f.m_at)
+        if (!f.n_mins)
             continue;
         int32x4_t m[2] = {vdupq_n_s32(0), vdupq_n_s32(0)};
         SL_UNROLL
-        for (int j = 0; j < 8; j++) {
-            const int16_t sum = x[c].sum32[8 * i + (size_t)j];
+        for (int j = 0; j < f.n_mins; j++) {
+            const int16_t sum =
+                f.n_mins == 8 ? x[c].sum32[8 * i + (size_t)j] : x[c].sum16[16 * i + (size_t)j];
             m[0] = vmlal_n_s16(m[0], vget_low_s16(t->min[j]), sum);
             m[1] = vmlal_high_n_s16(m[1], t->min[j], sum);
         }
@@ -450,7 +527,7 @@ SL_INLINE void neon_pass(const neon_product *p, neon_form f, size_t row, size_t 
     SL_UNROLL
     for (int c = 0; c < n_x; c++)
         acc[c][0] = acc[c][1] = vdupq_n_f32(0.0f);
-    if (f.values == 32) {
+    if (f.values != 256) {
         sl_act_q8_32 x[NEON_COLS];
         SL_UNROLL
         for (int c = 0; c < n_x; c++)
@@ -480,12 +557,10 @@ SL_INLINE void neon_multiply_many(const neon_product *p, neon_form f)
     for (size_t row = 0; row < p->n_rows; row += 8) {
         const uint8_t *rows[8];
         neon_rows_at(p, row, 8, rows);
-        for (size_t i = 0; i < p->n_cols / f.values; i++) {
-            if (f.values == 32)
-                neon_fill32(f, rows, i, (neon_tile32 *)p->scratch + i);
-            else
-                neon_fill256(f, rows, i, (neon_tile256 *)p->scratch + i);
-        }
+        for (size_t i = 0; f.values != 256 && i < p->n_cols / 32; i++)
+            neon_fill32(p, f, rows, row, i, (neon_tile32 *)p->scratch + i);
+        for (size_t i = 0; f.values == 256 && i < p->n_cols / 256; i++)
+            neon_fill256(p, f, rows, row, i, (neon_tile256 *)p->scratch + i);
         size_t b = 0;
         for (; b + 4 <= p->n_batch; b += 4)
             neon_pass(p, f, row, b, 4);
@@ -499,14 +574,14 @@ SL_INLINE void neon_multiply_many(const neon_product *p, neon_form f)
 }
 
 #define NEON_MUL(type, open_block, ...)                                                            \
-    SL_INLINE void open_##type(const uint8_t *block, int half, int8x16_t *q)                       \
+    SL_INLINE void open_##type(const uint8_t *block, int part, int8x16_t *q)                       \
     {                                                                                              \
         open_block;                                                                                \
     }                                                                                              \
     static void mul_##type(SL_MUL_ARGS)                                                            \
     {                                                                                              \
-        const neon_product p = {w,         row_bytes, n_rows, n_cols,   act,                       \
-                                act_bytes, n_batch,   y,      y_stride, scratch};                  \
+        const neon_product p = {w,       row_bytes, n_rows,   n_cols,  act,   act_bytes,           \
+                                n_batch, y,         y_stride, scratch, beside};                    \
         const neon_form f = {open_##type, __VA_ARGS__};                                            \
         if (n_batch == 1)                                                                          \
             neon_multiply_one(&p, f);                                                              \
@@ -516,28 +591,13 @@ SL_INLINE void neon_multiply_many(const neon_product *p, neon_form f)
 #define NEON_MUL_32(type, ...)                                                                     \
     NEON_MUL(type, neon_open_##type(block, q), .values = 32, .bytes = sizeof(sl_##type),           \
              __VA_ARGS__)
-#define NEON_MUL_256(type, ...)                                                                    \
-    NEON_MUL(type, neon_open_##type(block, half, q), .values = 256, .bytes = sizeof(sl_##type),    \
-             __VA_ARGS__)
-NEON_MUL_32(q8_0, .d_at = 0)
-NEON_MUL_32(q4_0, .d_at = 0, .offset = 8)
-NEON_MUL_32(q4_1, .d_at = 0, .m_at = 2)
-NEON_MUL_32(q5_0, .d_at = 0, .offset = 16)
-NEON_MUL_32(q5_1, .d_at = 0, .m_at = 2)
-NEON_MUL_256(q4_k, .d_at = 0, .m_at = 2)
-NEON_MUL_256(q5_k, .d_at = 0, .m_at = 2)
-NEON_MUL_256(q6_k, .d_at = 208, .offset = 32, .scales_at = 192)
-
-static inline void neon_fill_products(sl_kernels *k)
-{
-    k->mul[SL_W_Q8_0] = mul_q8_0;
-    k->mul[SL_W_Q4_0] = mul_q4_0;
-    k->mul[SL_W_Q4_1] = mul_q4_1;
-    k->mul[SL_W_Q5_0] = mul_q5_0;
-    k->mul[SL_W_Q5_1] = mul_q5_1;
-    k->mul[SL_W_Q4_K] = mul_q4_k;
-    k->mul[SL_W_Q5_K] = mul_q5_k;
-    k->mul[SL_W_Q6_K] = mul_q6_k;
-}
+#define NEON_MUL_PARTS(type, n, ...)                                                               \
+    NEON_MUL(type, neon_open_##type(block, part, q), .values = 32 * (n), .parts = (n),             \
+             .bytes = sizeof(sl_##type), __VA_ARGS__)
+#define NEON_MUL_BESIDE(type, n, ...)                                                              \
+    NEON_MUL(type, neon_open_##type(block, q), .values = 32, .bytes = (n), __VA_ARGS__)
+#define NEON_MUL_256(type, scales_of, n, ...)                                                      \
+    NEON_MUL(type, neon_open_##type(block, part, q), .values = 256, .bytes = sizeof(sl_##type),    \
+             .scales = neon_scales_##scales_of, .n_scales = (n), __VA_ARGS__)
 
 #endif

@@ -1,6 +1,6 @@
 /* Products with quantised weights with SDOT: four bytes times four bytes in each lane. */
 #include "levels.h"
-#include "neon_product.h"
+#include "neon_types.h"
 
 void sl_kernels_fill_neon_quant(sl_kernels *k)
 {

@@ -2,7 +2,7 @@
  * eight, twice the products of SDOT. For one activation row half of them would be for nothing: that
  * path is the same as NEON's. */
 #include "levels.h"
-#include "neon_product.h"
+#include "neon_types.h"
 
 void sl_kernels_fill_neoni8mm_quant(sl_kernels *k)
 {
