@@ -28,7 +28,7 @@ typedef enum sl_weight {
     SL_W_IQ4_NL,
     SL_W_IQ4_XS,
     SL_W_MXFP4,
-    SL_W_NVFP4, /* without the factor that a model keeps for the whole tensor */
+    SL_W_NVFP4, /* without the factor of the whole tensor, which the caller applies */
     SL_W_TQ1_0,
     SL_W_TQ2_0,
     SL_W_Q1_0,

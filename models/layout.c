@@ -13,16 +13,16 @@ sl_status sl_weight_of(const sl_tensor *t, sl_weight *out, sl_err *err)
         sl_dtype stored;
         sl_weight kernel;
     } known[] = {
-        {SL_F32, SL_W_F32},         {SL_F16, SL_W_F16},       {SL_BF16, SL_W_BF16},
-        {SL_Q8_0, SL_W_Q8_0},       {SL_Q4_0, SL_W_Q4_0},     {SL_Q4_1, SL_W_Q4_1},
-        {SL_Q5_0, SL_W_Q5_0},       {SL_Q5_1, SL_W_Q5_1},     {SL_Q4_K, SL_W_Q4_K},
-        {SL_Q5_K, SL_W_Q5_K},       {SL_Q6_K, SL_W_Q6_K},     {SL_Q2_K, SL_W_Q2_K},
-        {SL_Q3_K, SL_W_Q3_K},       {SL_IQ4_NL, SL_W_IQ4_NL}, {SL_IQ4_XS, SL_W_IQ4_XS},
-        {SL_MXFP4, SL_W_MXFP4},     {SL_TQ1_0, SL_W_TQ1_0},   {SL_TQ2_0, SL_W_TQ2_0},
-        {SL_Q1_0, SL_W_Q1_0},       {SL_Q2_0, SL_W_Q2_0},     {SL_F64, SL_W_F64},
-        {SL_IQ2_XXS, SL_W_IQ2_XXS}, {SL_IQ2_XS, SL_W_IQ2_XS}, {SL_IQ2_S, SL_W_IQ2_S},
-        {SL_IQ3_XXS, SL_W_IQ3_XXS}, {SL_IQ3_S, SL_W_IQ3_S},   {SL_IQ1_S, SL_W_IQ1_S},
-        {SL_IQ1_M, SL_W_IQ1_M},
+        {SL_F32, SL_W_F32},     {SL_F16, SL_W_F16},         {SL_BF16, SL_W_BF16},
+        {SL_Q8_0, SL_W_Q8_0},   {SL_Q4_0, SL_W_Q4_0},       {SL_Q4_1, SL_W_Q4_1},
+        {SL_Q5_0, SL_W_Q5_0},   {SL_Q5_1, SL_W_Q5_1},       {SL_Q4_K, SL_W_Q4_K},
+        {SL_Q5_K, SL_W_Q5_K},   {SL_Q6_K, SL_W_Q6_K},       {SL_Q2_K, SL_W_Q2_K},
+        {SL_Q3_K, SL_W_Q3_K},   {SL_IQ4_NL, SL_W_IQ4_NL},   {SL_IQ4_XS, SL_W_IQ4_XS},
+        {SL_MXFP4, SL_W_MXFP4}, {SL_NVFP4, SL_W_NVFP4},     {SL_TQ1_0, SL_W_TQ1_0},
+        {SL_TQ2_0, SL_W_TQ2_0}, {SL_Q1_0, SL_W_Q1_0},       {SL_Q2_0, SL_W_Q2_0},
+        {SL_F64, SL_W_F64},     {SL_IQ2_XXS, SL_W_IQ2_XXS}, {SL_IQ2_XS, SL_W_IQ2_XS},
+        {SL_IQ2_S, SL_W_IQ2_S}, {SL_IQ3_XXS, SL_W_IQ3_XXS}, {SL_IQ3_S, SL_W_IQ3_S},
+        {SL_IQ1_S, SL_W_IQ1_S}, {SL_IQ1_M, SL_W_IQ1_M},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         if (known[i].stored == t->type) {
@@ -77,6 +77,7 @@ static uint32_t make_product(sl_layout *l, uint32_t part, const sl_matrix *m, ui
     p->n_rows = (uint32_t)n_rows;
     p->n_cols = (uint32_t)m->n_cols;
     p->row_bytes = m->row_bytes;
+    p->factor = m->factor;
     const sl_extent e = {t->extent.file, t->extent.offset + row0 * p->row_bytes,
                          n_rows * p->row_bytes};
     p->extent = sl_plan_extent(l->plan, part, e);
@@ -269,6 +270,8 @@ static sl_status add_ends(sl_layout *l, const sl_checkpoint *c, const sl_arch *a
     if (st == SL_OK && m.scale && !m.bias) /* MLX has both; FP8 leaves the embedding alone */
         st = sl_fail(err, SL_EUNSUPPORTED, "tensor %s: embeddings with scales of %s alone", name,
                      m.scale->name);
+    if (st == SL_OK && m.factor != 1.0f)
+        st = sl_fail(err, SL_EUNSUPPORTED, "tensor %s: embeddings with a factor", name);
     if (st != SL_OK)
         return st;
     l->embed_type = m.type;

@@ -4,7 +4,12 @@
  *   MLX  X.weight U32 [rows, cols * bits / 32], X.scales and X.biases [rows, cols / group_size]
  *   FP8  X.weight F8_E4M3 [rows, cols], X.weight_scale_inv for tiles of 128 x 128
  *
- * Sources: mlx.core.quantize; config.json of DeepSeek V3 and Qwen3 FP8 checkpoints. */
+ * A block format may leave out a factor of the whole matrix (NVFP4 in GGUF files does):
+ *
+ *   X.weight as ever, X.scale F32 [1]: times every output
+ *
+ * Sources: tools that write NVFP4 GGUF files; mlx.core.quantize; config.json of DeepSeek V3 and
+ * Qwen3 FP8 checkpoints. */
 #include <string.h>
 
 #include "model_impl.h"
@@ -89,11 +94,23 @@ static sl_status read_fp8(sl_matrix *m, sl_err *err)
     return scale_type(m->scale, true, &m->s.type, err);
 }
 
+/* X.scale, when it is there. */
+static sl_status read_factor(const sl_checkpoint *c, sl_matrix *m, sl_err *err)
+{
+    const sl_tensor *t = m->factor_of = beside(c, m->t, "scale");
+    if (!t)
+        return SL_OK;
+    if (t->type != SL_F32 || t->extent.len != sizeof m->factor)
+        return sl_fail(err, SL_EUNSUPPORTED, "tensor %s: expected one number in F32", t->name);
+    return sl_checkpoint_read(c, t, &m->factor, err);
+}
+
 sl_status sl_matrix_of(const sl_checkpoint *c, const sl_arch *arch, const sl_tensor *t,
                        sl_matrix *m, sl_err *err)
 {
     memset(m, 0, sizeof *m);
     m->t = t;
+    m->factor = 1.0f;
     if (!flatten(t, &m->n_rows, &m->n_cols))
         return sl_fail(err, SL_EFORMAT, "tensor %s is not a matrix", t->name);
     m->row_bytes = (size_t)(t->extent.len / m->n_rows);
@@ -102,8 +119,8 @@ sl_status sl_matrix_of(const sl_checkpoint *c, const sl_arch *arch, const sl_ten
         st = read_mlx(c, arch->mlx_group, m, err);
     else if (t->type == SL_F8_E4M3 && (m->scale = beside(c, t, "weight_scale_inv")))
         st = read_fp8(m, err);
-    else
-        st = sl_weight_of(t, &m->type, err);
+    else if ((st = sl_weight_of(t, &m->type, err)) == SL_OK)
+        st = read_factor(c, m, err);
     uint64_t rows, cols;
     if (st == SL_OK && m->scale && flatten(m->scale, &rows, &cols))
         m->s.scale_bytes = (size_t)(m->scale->extent.len / rows);

@@ -60,6 +60,8 @@ static void use_matrix(checker *c, const sl_matrix *m)
         c->used[c->n_used++] = m->scale;
     if (m->bias)
         c->used[c->n_used++] = m->bias;
+    if (m->factor_of)
+        c->used[c->n_used++] = m->factor_of;
 }
 
 /* The matrix of a role with this shape, and the tensors beside it. */

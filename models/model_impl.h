@@ -13,6 +13,8 @@ enum { SL_MAX_PRODUCTS = 3 };
  * are one tall matrix. */
 typedef struct sl_matrix {
     const sl_tensor *t, *scale, *bias; /* scale, bias: NULL when the blocks hold them */
+    const sl_tensor *factor_of;        /* NULL: factor is 1 */
+    float factor;                      /* what every output is multiplied with */
     sl_weight type;
     uint64_t n_rows, n_cols;
     size_t row_bytes;
@@ -25,7 +27,8 @@ typedef struct sl_product {
     uint32_t extent; /* within the step's part */
     uint32_t row0, n_rows, n_cols;
     size_t row_bytes;
-    bool beside; /* scales are tensors of their own: s and their extents within the part */
+    float factor; /* times every output, rounded once; 1: none */
+    bool beside;  /* scales are tensors of their own: s and their extents within the part */
     bool has_bias;
     sl_scales s; /* all but the addresses */
     uint32_t scale_extent, bias_extent;

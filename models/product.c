@@ -31,11 +31,14 @@ static void multiply_rows(void *ctx, size_t task, unsigned worker)
     const sl_session *s = r->p->s;
     const size_t scratch_bytes = (size_t)sl_round_up(s->model->layout.mul_scratch_bytes, 64);
     const sl_scales scales = u->p->beside ? sl_scales_from(&u->s, row) : u->s;
-    r->p->k->mul[u->p->type](u->w + row * u->p->row_bytes, u->p->row_bytes,
-                             left < r->rows_per_task ? left : r->rows_per_task, u->p->n_cols,
+    const size_t n_rows = left < r->rows_per_task ? left : r->rows_per_task;
+    r->p->k->mul[u->p->type](u->w + row * u->p->row_bytes, u->p->row_bytes, n_rows, u->p->n_cols,
                              u->act, u->act_bytes, u->batch, u->y + row, u->y_stride,
                              s->mul_scratch + worker * scratch_bytes,
                              u->p->beside ? &scales : NULL);
+    for (size_t b = 0; u->p->factor != 1.0f && b < u->batch; b++)
+        for (size_t i = 0; i < n_rows; i++)
+            u->y[b * u->y_stride + row + i] *= u->p->factor;
 }
 
 /* Rows of a task: about eight tasks per thread, so that the slowest thread's tail is short; whole
