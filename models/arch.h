@@ -22,6 +22,15 @@ typedef enum sl_role {
     SL_ROLE_O,
     SL_ROLE_Q_NORM,
     SL_ROLE_K_NORM,
+    SL_ROLE_DELTA_QKV,
+    SL_ROLE_DELTA_Z,
+    SL_ROLE_DELTA_A,
+    SL_ROLE_DELTA_B,
+    SL_ROLE_DELTA_OUT,
+    SL_ROLE_DELTA_CONV,
+    SL_ROLE_DELTA_RATE,
+    SL_ROLE_DELTA_A_BIAS,
+    SL_ROLE_DELTA_NORM,
     SL_ROLE_FFN_NORM,
     SL_ROLE_GATE,
     SL_ROLE_UP,
@@ -56,12 +65,34 @@ typedef struct sl_moe {
     bool shared_gated;         /* its output counts sigmoid(shared_score . x) times; else once */
     const float *shared_score; /* [n_embd], owned by the model's arena */
 } sl_moe;
+/* What makes rows see earlier rows. */
+typedef enum sl_mixer { SL_MIXER_ATTENTION, SL_MIXER_DELTA_NET } sl_mixer;
+
+/* A gated delta net. q and k [n_k_heads * dim_k] and v [n_v_heads * dim_v], one after the other,
+ * are the channels of a short convolution; then each value head has a state [dim_k][dim_v]. */
+typedef struct sl_delta_net {
+    uint32_t n_k_heads, n_v_heads, dim_k, dim_v, n_taps;
+    bool tiled; /* value head j goes with key head j % n_k_heads; else with j / (value heads per key
+                   head) */
+    /* floats, owned by the model's arena */
+    const float *taps;          /* [n_taps][channels], the newest input's last */
+    const float *rate, *a_bias; /* [n_v_heads] */
+    const float *norm;          /* [dim_v] */
+} sl_delta_net;
+
+static inline size_t sl_delta_channels(const sl_delta_net *d)
+{
+    return 2 * (size_t)d->n_k_heads * d->dim_k + (size_t)d->n_v_heads * d->dim_v;
+}
 
 typedef struct sl_layer {
+    sl_mixer mixer;
+    sl_delta_net delta;
     /* attention: q [n_heads * head_dim], k and v [n_kv_heads * head_dim] */
     uint32_t n_heads, n_kv_heads, head_dim;
     float attn_scale; /* scores are q.k * attn_scale */
     bool qk_norm;     /* RMS norm of each head of q and k before the rotation */
+    bool attn_gate; /* q's rows go [q | gate] head by head; the output counts sigmoid(gate) times */
     /* feed-forward: down(silu(gate x) * up x), or a mixture of experts */
     uint32_t n_ff;
     sl_moe moe;
@@ -83,6 +114,13 @@ typedef struct sl_name {
     const char *gguf, *hf;
 } sl_name;
 
+/* A part of the model that is not run: tensors whose names begin with prefix. */
+typedef struct sl_skip {
+    char prefix[24];
+    const char *what;
+} sl_skip;
+enum { SL_MAX_SKIPS = 4 };
+
 typedef struct sl_arch {
     const char *family;
     sl_format format;
@@ -91,6 +129,9 @@ typedef struct sl_arch {
     uint32_t n_names;
     uint32_t n_layers, n_embd, n_vocab, n_ctx_max;
     float norm_eps;
+    float norm_plus; /* added to the stored weights of all norms but those of delta nets */
+    sl_skip skip[SL_MAX_SKIPS];
+    uint32_t n_skips;
     bool tied;          /* the head is the embedding */
     uint32_t mlx_group; /* columns of a scale in MLX's layout; 0: the config asks for none */
     sl_rope rope;

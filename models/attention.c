@@ -13,10 +13,16 @@ typedef struct rows_ctx {
     uint32_t layer;
 } rows_ctx;
 
-static void norm_heads(const sl_pass *p, float *x, uint32_t n_heads, uint32_t head_dim,
+/* Floats from one head of q to the next: its gate may lie between. */
+static size_t head_step(const sl_layer *l)
+{
+    return l->attn_gate ? 2 * (size_t)l->head_dim : l->head_dim;
+}
+
+static void norm_heads(const sl_pass *p, float *x, uint32_t n_heads, size_t step, size_t head_dim,
                        const float *weight)
 {
-    for (uint32_t h = 0; h < n_heads; h++, x += head_dim)
+    for (uint32_t h = 0; h < n_heads; h++, x += step)
         p->k->rms_norm(x, weight, p->m->arch.norm_eps, x, head_dim);
 }
 
@@ -61,18 +67,20 @@ static void place_row(void *ctx, size_t t, unsigned worker)
     const sl_layer *l = c->l;
     const sl_rope *r = &p->m->arch.rope;
     const size_t d = l->head_dim;
-    float *q = p->s->q + t * l->n_heads * d, *k = p->s->k + t * l->n_kv_heads * d;
+    const size_t q_step = head_step(l);
+    float *q = p->s->q + t * l->n_heads * q_step, *k = p->s->k + t * l->n_kv_heads * d;
     if (l->qk_norm) {
-        norm_heads(p, q, l->n_heads, l->head_dim, l->q_norm);
-        norm_heads(p, k, l->n_kv_heads, l->head_dim, l->k_norm);
+        norm_heads(p, q, l->n_heads, q_step, d, l->q_norm);
+        norm_heads(p, k, l->n_kv_heads, d, d, l->k_norm);
     }
     const float *cosine = p->s->cosine + t * r->n_rot / 2, *sine = p->s->sine + t * r->n_rot / 2;
     sl_rope_fn *rotate = r->pairs ? p->k->rope_pairs : p->k->rope_halves;
-    rotate(q, l->n_heads, d, cosine, sine, r->n_rot);
+    rotate(q, l->n_heads, q_step, cosine, sine, r->n_rot);
     rotate(k, l->n_kv_heads, d, cosine, sine, r->n_rot);
-    const size_t group_width = l->n_heads / l->n_kv_heads * d;
-    for (uint32_t g = 0; g < l->n_kv_heads; g++)
-        memcpy(queries_of(p, l, g, (uint32_t)t), q + g * group_width, group_width * sizeof(float));
+    const uint32_t group = l->n_heads / l->n_kv_heads;
+    for (uint32_t h = 0; h < l->n_heads; h++)
+        memcpy(queries_of(p, l, h / group, (uint32_t)t) + h % group * d, q + h * q_step,
+               d * sizeof(float));
     const uint32_t position = p->start + (uint32_t)t;
     store_kv(p, l, k, cache_of(p->s, l, c->layer, 0), position);
     store_kv(p, l, p->s->v + t * l->n_kv_heads * d, cache_of(p->s, l, c->layer, 1), position);
@@ -133,16 +141,17 @@ static void attend_block(void *ctx, size_t task, unsigned worker)
     attn(&a);
 }
 
-/* Merges the splits of row t; the result takes the place of q, [T][H * d]. */
+/* Merges the splits of row t; the result takes the place of q. */
 static void merge_row(void *ctx, size_t t, unsigned worker)
 {
     (void)worker;
     const attn_ctx *c = ctx;
     const sl_session *s = c->p->s;
-    const size_t d = c->l->head_dim, group = c->l->n_heads / c->l->n_kv_heads;
-    float *out = s->q + (c->first_row + t) * c->l->n_heads * d;
+    const size_t d = c->l->head_dim, group = c->l->n_heads / c->l->n_kv_heads,
+                 step = head_step(c->l);
+    float *out = s->q + (c->first_row + t) * c->l->n_heads * step;
     for (uint32_t g = 0; g < c->l->n_kv_heads; g++)
-        for (size_t i = 0; i < group; i++, out += d)
+        for (size_t i = 0; i < group; i++, out += step)
             c->p->k->attn_merge(parts_of(c, g, t) + i * c->n_splits * s->attn_part_stride,
                                 s->attn_part_stride, c->n_splits, d, NULL, out);
 }
@@ -165,6 +174,19 @@ static void attend(sl_pass *p, const sl_layer *l, uint32_t layer)
     }
 }
 
+/* Row t times sigmoid of its gates, into the buffer of the queries (no longer needed), [T][H * d].
+ */
+static void gate_row(void *ctx, size_t t, unsigned worker)
+{
+    (void)worker;
+    const rows_ctx *c = ctx;
+    const size_t d = c->l->head_dim, H = c->l->n_heads;
+    const float *q = c->p->s->q + t * H * 2 * d;
+    float *out = c->p->s->norm + t * H * d;
+    for (size_t h = 0; h < H; h++, q += 2 * d, out += d)
+        c->p->k->sigmoid_mul(q + d, q, out, d);
+}
+
 sl_status sl_attention(sl_pass *p, uint32_t layer)
 {
     sl_session *s = p->s;
@@ -173,15 +195,18 @@ sl_status sl_attention(sl_pass *p, uint32_t layer)
     const size_t D = p->m->arch.n_embd, q_width = (size_t)l->n_heads * l->head_dim,
                  kv_width = (size_t)l->n_kv_heads * l->head_dim;
     sl_norm_rows(p, s->x, l->attn_norm, s->norm, p->rows);
-    const sl_operand in = {s->norm, D, p->rows, {s->q, s->k, s->v}, {q_width, kv_width, kv_width}};
-    sl_status st = sl_project(p, &g->qkv, &in);
+    const sl_operand in = {
+        s->norm, D, p->rows, {s->q, s->k, s->v}, {l->n_heads * head_step(l), kv_width, kv_width}};
+    sl_status st = sl_project(p, &g->mixer_in, &in);
     if (st != SL_OK)
         return st;
     rows_ctx c = {.p = p, .l = l, .layer = layer};
     sl_workers_run(p->w, place_row, &c, p->rows);
     attend(p, l, layer);
-    const sl_operand out = {s->q, q_width, p->rows, {s->y}, {D}};
-    st = sl_project(p, &g->o, &out);
+    if (l->attn_gate)
+        sl_workers_run(p->w, gate_row, &c, p->rows);
+    const sl_operand out = {l->attn_gate ? s->norm : s->q, q_width, p->rows, {s->y}, {D}};
+    st = sl_project(p, &g->mixer_out, &out);
     if (st == SL_OK)
         sl_add_to_residual(p);
     return st;

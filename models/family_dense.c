@@ -189,6 +189,7 @@ static sl_status read_rope(const sl_config *c, sl_arena *arena, const shape *s, 
     sl_rope *r = &arch->rope;
     static const sl_key dims = {"rope.dimension_count", NULL};
     int64_t n_rot = s->head_dim;
+    double share = 1;
     r->base = 10000;
     sl_status st =
         sl_config_number(c, (sl_key){"rope.freq_base", "rope_theta"}, true, 0, 1e12, &r->base, err);
@@ -196,13 +197,19 @@ static sl_status read_rope(const sl_config *c, sl_arena *arena, const shape *s, 
         sl_config_is_object(c, (sl_key){NULL, "rope_parameters"}))
         st = sl_config_number(c, (sl_key){NULL, "rope_parameters.rope_theta"}, true, 0, 1e12,
                               &r->base, err);
+    static const char *const shares[] = {"partial_rotary_factor",
+                                         "rope_parameters.partial_rotary_factor"};
+    for (int i = 0; st == SL_OK && i < 2; i++)
+        st = sl_config_number(c, (sl_key){NULL, shares[i]}, true, 0, 1, &share, err);
+    n_rot = (int64_t)((double)s->head_dim * share);
     if (st == SL_OK)
         st = sl_config_int(c, dims, true, 2, s->head_dim, &n_rot, err);
     if (st != SL_OK)
         return st;
-    if (n_rot % 2) {
-        char name[160];
-        sl_config_key_name(c, dims, name, sizeof name);
+    if (n_rot % 2 || n_rot < 2) {
+        char name[160] = "config.json: partial_rotary_factor: rotary dimensions";
+        if (sl_config_format(c) == SL_FORMAT_GGUF)
+            sl_config_key_name(c, dims, name, sizeof name);
         return sl_fail(err, SL_EFORMAT, "%s is %lld, expected an even number", name,
                        (long long)n_rot);
     }

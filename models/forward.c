@@ -72,8 +72,9 @@ static sl_status head(sl_pass *p, uint32_t n)
 
 static void show_hidden(const sl_pass *p, uint32_t index)
 {
-    if (p->e->hidden)
-        p->e->hidden(p->e->ctx, index, p->start, p->rows, p->s->x);
+    if (p->e->hidden && p->rows > p->again)
+        p->e->hidden(p->e->ctx, index, p->start + p->again, p->rows - p->again,
+                     p->s->x + (size_t)p->again * p->m->arch.n_embd);
 }
 
 static sl_status walk(sl_pass *p, const int32_t *ids, uint32_t n_logits)
@@ -82,7 +83,8 @@ static sl_status walk(sl_pass *p, const int32_t *ids, uint32_t n_logits)
     make_rotations(p);
     for (uint32_t i = 0; st == SL_OK && i < p->m->arch.n_layers; i++) {
         show_hidden(p, i);
-        st = sl_attention(p, i);
+        st = p->m->arch.layer[i].mixer == SL_MIXER_DELTA_NET ? sl_delta_net_mix(p, i)
+                                                             : sl_attention(p, i);
         if (st == SL_OK)
             st = sl_feed_forward(p, i);
     }
@@ -92,8 +94,8 @@ static sl_status walk(sl_pass *p, const int32_t *ids, uint32_t n_logits)
     return n_logits ? head(p, n_logits) : SL_OK;
 }
 
-sl_status sl_forward(sl_session *s, const int32_t *ids, uint32_t n, uint32_t n_logits,
-                     const sl_eval *e, sl_err *err)
+sl_status sl_forward(sl_session *s, uint32_t start, const int32_t *ids, uint32_t n, uint32_t again,
+                     uint32_t n_logits, const sl_eval *e, sl_err *err)
 {
     const sl_model *m = s->model;
     sl_pass p = {.s = s,
@@ -102,7 +104,8 @@ sl_status sl_forward(sl_session *s, const int32_t *ids, uint32_t n, uint32_t n_l
                  .w = m->workers,
                  .e = e,
                  .rows = n,
-                 .start = s->length,
+                 .start = start,
+                 .again = again,
                  .err = err};
     const sl_layout *l = &m->layout;
     sl_status st =
@@ -110,7 +113,9 @@ sl_status sl_forward(sl_session *s, const int32_t *ids, uint32_t n, uint32_t n_l
                       n_logits ? sl_plan_unit_count(l->plan) : l->units_without_head, err);
     if (st != SL_OK)
         return st;
+    sl_state_pass_begin(&s->state, n, again);
     st = walk(&p, ids, n_logits);
     sl_pass_end(m->stream);
+    sl_state_pass_end(&s->state, st == SL_OK ? start + n : SL_STATE_NONE);
     return st;
 }

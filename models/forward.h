@@ -14,6 +14,7 @@ typedef struct sl_pass {
     const sl_eval *e;
     uint32_t rows;  /* T */
     uint32_t start; /* position of row 0 */
+    uint32_t again; /* rows at the front that were evaluated before */
     sl_err *err;
 } sl_pass;
 
@@ -62,6 +63,7 @@ void sl_add_to_residual(sl_pass *p);
 
 /* The blocks of a layer: read the residual, add to it. */
 sl_status sl_attention(sl_pass *p, uint32_t layer);
+sl_status sl_delta_net_mix(sl_pass *p, uint32_t layer);
 sl_status sl_feed_forward(sl_pass *p, uint32_t layer); /* dense, or a mixture */
 sl_status sl_mixture(sl_pass *p, uint32_t layer);
 

@@ -148,9 +148,16 @@ typedef struct layer_part {
     sl_role role[SL_MAX_PRODUCTS];
 } layer_part;
 
-static const layer_part mixer_parts[] = {
-    {"attn.qkv", offsetof(sl_layer_groups, qkv), 3, {SL_ROLE_Q, SL_ROLE_K, SL_ROLE_V}},
-    {"attn.out", offsetof(sl_layer_groups, o), 1, {SL_ROLE_O}},
+static const layer_part attention_parts[] = {
+    {"attn.qkv", offsetof(sl_layer_groups, mixer_in), 3, {SL_ROLE_Q, SL_ROLE_K, SL_ROLE_V}},
+    {"attn.out", offsetof(sl_layer_groups, mixer_out), 1, {SL_ROLE_O}},
+};
+static const layer_part delta_parts[] = {
+    {"delta.in",
+     offsetof(sl_layer_groups, mixer_in),
+     4,
+     {SL_ROLE_DELTA_QKV, SL_ROLE_DELTA_Z, SL_ROLE_DELTA_A, SL_ROLE_DELTA_B}},
+    {"delta.out", offsetof(sl_layer_groups, mixer_out), 1, {SL_ROLE_DELTA_OUT}},
 };
 static const layer_part dense_parts[] = {
     {"ffn.gate_up", offsetof(sl_layer_groups, gate_up), 2, {SL_ROLE_GATE, SL_ROLE_UP}},
@@ -252,7 +259,8 @@ static sl_status add_mixture(const layer_ctx *x)
 
 static sl_status add_layer(const layer_ctx *x)
 {
-    sl_status st = add_parts(x, mixer_parts, sizeof mixer_parts / sizeof *mixer_parts, OWN_UNITS);
+    const bool delta = x->arch->layer[x->layer].mixer == SL_MIXER_DELTA_NET;
+    sl_status st = add_parts(x, delta ? delta_parts : attention_parts, 2, OWN_UNITS);
     if (st != SL_OK)
         return st;
     return x->arch->layer[x->layer].moe.n_experts

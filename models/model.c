@@ -108,12 +108,10 @@ static const sl_tensor *need_of_vector(checker *c, sl_role role, uint32_t layer,
     return t;
 }
 
-/* A norm's weights as floats. */
-static bool need_vector(checker *c, sl_role role, uint32_t layer, uint64_t n, const float **out)
+/* A small tensor's values as floats. */
+static bool read_floats(checker *c, const sl_tensor *t, float **out)
 {
-    const sl_tensor *t = need_of_vector(c, role, layer, n);
-    if (!t)
-        return false;
+    const uint64_t n = t->n_values;
     sl_weight type = SL_W_COUNT;
     if (t->type != SL_F32 && t->type != SL_F16 && t->type != SL_BF16) {
         sl_fail(c->err, SL_EUNSUPPORTED,
@@ -139,6 +137,80 @@ static bool need_vector(checker *c, sl_role role, uint32_t layer, uint64_t n, co
         }
     }
     *out = v;
+    return ok;
+}
+
+static bool need_floats(checker *c, sl_role role, uint32_t layer, uint64_t n, float **out)
+{
+    const sl_tensor *t = need_of_vector(c, role, layer, n);
+    return t && read_floats(c, t, out);
+}
+
+static bool need_vector(checker *c, sl_role role, uint32_t layer, uint64_t n, const float **out)
+{
+    float *v = NULL;
+    const bool ok = need_floats(c, role, layer, n, &v);
+    *out = v;
+    return ok;
+}
+
+/* A norm's weights, in the families whose weights are offsets from 1 with that added. */
+static bool need_norm(checker *c, sl_role role, uint32_t layer, uint64_t n, const float **out)
+{
+    const float plus = c->m->arch.norm_plus;
+    float *v = NULL;
+    const bool ok = need_floats(c, role, layer, n, &v);
+    for (uint64_t i = 0; ok && plus != 0 && i < n; i++)
+        v[i] += plus;
+    *out = v;
+    return ok;
+}
+
+/* Decay rates: GGUF has them negated, folders their logarithms. */
+static bool need_rates(checker *c, uint32_t layer, uint64_t n, const float **out)
+{
+    char name[SL_NAME_BYTES];
+    float *v = NULL;
+    bool ok = need_floats(c, SL_ROLE_DELTA_RATE, layer, n, &v);
+    for (uint64_t i = 0; ok && i < n; i++) {
+        const float stored = v[i];
+        v[i] = c->m->arch.format == SL_FORMAT_GGUF ? -stored : (float)exp((double)stored);
+        ok = v[i] >= 0 && isfinite(v[i]);
+        if (!ok && find_role(c, SL_ROLE_DELTA_RATE, layer, name))
+            sl_fail(c->err, SL_EFORMAT, "tensor %s: value %llu is %g, no rate of decay", name,
+                    (unsigned long long)i, (double)stored);
+    }
+    *out = v;
+    return ok;
+}
+
+/* A convolution's taps, [channels][taps] or [channels][1][taps], turned over. */
+static bool need_taps(checker *c, uint32_t layer, uint64_t channels, uint64_t taps,
+                      const float **out)
+{
+    char found[128];
+    float *v = NULL;
+    const sl_tensor *t = find_needed(c, SL_ROLE_DELTA_CONV, layer);
+    if (!t)
+        return false;
+    const bool flat = t->n_dims == 3 && t->dims[1] == 1;
+    if ((t->n_dims != 2 && !flat) || t->dims[0] != channels || t->dims[t->n_dims - 1] != taps) {
+        shape_text(t, found, sizeof found);
+        sl_fail(c->err, SL_EFORMAT, "tensor %s has shape %s, the config asks for [%llu, %llu]",
+                t->name, found, (unsigned long long)channels, (unsigned long long)taps);
+        return false;
+    }
+    float *turned = sl_arena_alloc(c->m->arena, t->n_values, sizeof *turned);
+    if (!turned) {
+        sl_fail(c->err, SL_ENOMEM, "out of memory for tensor %s", t->name);
+        return false;
+    }
+    c->used[c->n_used++] = t;
+    c->m->n_params += t->n_values;
+    const bool ok = read_floats(c, t, &v);
+    for (uint64_t i = 0; ok && i < t->n_values; i++)
+        turned[i % taps * channels + i / taps] = v[i];
+    *out = turned;
     return ok;
 }
 
@@ -187,17 +259,38 @@ static bool check_feed_forward(checker *c, uint32_t i)
     return true;
 }
 
-static bool check_layer(checker *c, uint32_t i)
+static bool check_attention(checker *c, uint32_t i)
 {
     sl_layer *l = &c->m->arch.layer[i];
     const uint64_t D = c->m->arch.n_embd, d = l->head_dim, q = l->n_heads * d,
                    kv = l->n_kv_heads * d;
-    return need_vector(c, SL_ROLE_ATTN_NORM, i, D, &l->attn_norm) &&
-           need_matrix(c, SL_ROLE_Q, i, q, D) && need_matrix(c, SL_ROLE_K, i, kv, D) &&
-           need_matrix(c, SL_ROLE_V, i, kv, D) && need_matrix(c, SL_ROLE_O, i, D, q) &&
-           (!l->qk_norm || (need_vector(c, SL_ROLE_Q_NORM, i, d, &l->q_norm) &&
-                            need_vector(c, SL_ROLE_K_NORM, i, d, &l->k_norm))) &&
-           need_vector(c, SL_ROLE_FFN_NORM, i, D, &l->ffn_norm) && check_feed_forward(c, i);
+    return need_matrix(c, SL_ROLE_Q, i, l->attn_gate ? 2 * q : q, D) &&
+           need_matrix(c, SL_ROLE_K, i, kv, D) && need_matrix(c, SL_ROLE_V, i, kv, D) &&
+           need_matrix(c, SL_ROLE_O, i, D, q) &&
+           (!l->qk_norm || (need_norm(c, SL_ROLE_Q_NORM, i, d, &l->q_norm) &&
+                            need_norm(c, SL_ROLE_K_NORM, i, d, &l->k_norm)));
+}
+
+static bool check_delta_net(checker *c, uint32_t i)
+{
+    sl_delta_net *n = &c->m->arch.layer[i].delta;
+    const uint64_t D = c->m->arch.n_embd, C = sl_delta_channels(n), H = n->n_v_heads,
+                   V = H * n->dim_v;
+    return need_matrix(c, SL_ROLE_DELTA_QKV, i, C, D) && need_matrix(c, SL_ROLE_DELTA_Z, i, V, D) &&
+           need_matrix(c, SL_ROLE_DELTA_A, i, H, D) && need_matrix(c, SL_ROLE_DELTA_B, i, H, D) &&
+           need_matrix(c, SL_ROLE_DELTA_OUT, i, D, V) && need_taps(c, i, C, n->n_taps, &n->taps) &&
+           need_rates(c, i, H, &n->rate) &&
+           need_vector(c, SL_ROLE_DELTA_A_BIAS, i, H, &n->a_bias) &&
+           need_vector(c, SL_ROLE_DELTA_NORM, i, n->dim_v, &n->norm);
+}
+
+static bool check_layer(checker *c, uint32_t i)
+{
+    sl_layer *l = &c->m->arch.layer[i];
+    const uint64_t D = c->m->arch.n_embd;
+    return need_norm(c, SL_ROLE_ATTN_NORM, i, D, &l->attn_norm) &&
+           (l->mixer == SL_MIXER_DELTA_NET ? check_delta_net(c, i) : check_attention(c, i)) &&
+           need_norm(c, SL_ROLE_FFN_NORM, i, D, &l->ffn_norm) && check_feed_forward(c, i);
 }
 
 /* The vocabulary is the embedding's rows; a config that says otherwise is wrong. */
@@ -243,9 +336,37 @@ static int by_address(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
+static const sl_skip *skip_of(const sl_arch *a, const sl_tensor *t)
+{
+    for (uint32_t i = 0; i < a->n_skips; i++)
+        if (!strncmp(t->name, a->skip[i].prefix, strlen(a->skip[i].prefix)))
+            return &a->skip[i];
+    return NULL;
+}
+
+static void name_skipped(const checker *c)
+{
+    const sl_arch *a = &c->m->arch;
+    uint32_t n[SL_MAX_SKIPS] = {0};
+    char text[256];
+    size_t at = 0;
+    for (uint32_t i = 0; i < sl_checkpoint_tensor_count(c->m->ckpt); i++) {
+        const sl_skip *s = skip_of(a, sl_checkpoint_tensor(c->m->ckpt, i));
+        if (s)
+            n[s - a->skip]++;
+    }
+    for (uint32_t i = 0; i < a->n_skips && at < sizeof text; i++)
+        if (n[i])
+            at += (size_t)snprintf(text + at, sizeof text - at, "%s%s (%u tensors)", at ? ", " : "",
+                                   a->skip[i].what, n[i]);
+    if (at)
+        sl_log(SL_LOG_NOTE, "text only, not used: %s", text);
+}
+
 /* Tensors without a role: said once, since a missing feature often looks like this. */
 static void name_unused(checker *c)
 {
+    name_skipped(c);
     char name[SL_NAME_BYTES];
     const sl_tensor *factors = find_role(c, SL_ROLE_ROPE_FACTORS, 0, name);
     if (factors)
@@ -256,7 +377,7 @@ static void name_unused(checker *c)
     for (uint32_t i = 0; i < sl_checkpoint_tensor_count(c->m->ckpt); i++) {
         const sl_tensor *t = sl_checkpoint_tensor(c->m->ckpt, i);
         if (bsearch(&t, c->used, c->n_used, sizeof(const sl_tensor *), by_address) ||
-            strstr(t->name, "rotary_emb.inv_freq"))
+            strstr(t->name, "rotary_emb.inv_freq") || skip_of(&c->m->arch, t))
             continue;
         first = n++ ? first : t->name;
     }
@@ -275,7 +396,7 @@ static sl_status check_tensors(sl_model *m, sl_err *err)
     if (!c.used)
         return sl_fail(err, SL_ENOMEM, "out of memory while checking the model");
     bool ok = check_vocabulary(&c) &&
-              need_vector(&c, SL_ROLE_FINAL_NORM, 0, m->arch.n_embd, &m->arch.final_norm) &&
+              need_norm(&c, SL_ROLE_FINAL_NORM, 0, m->arch.n_embd, &m->arch.final_norm) &&
               check_head(&c);
     for (uint32_t i = 0; ok && i < m->arch.n_layers; i++)
         ok = check_layer(&c, i);
@@ -433,9 +554,13 @@ sl_model_info sl_model_about(const sl_model *m)
     const sl_arch *a = &m->arch;
     const sl_layer *l = &a->layer[0];
     const sl_moe *moe = &a->layer[a->n_layers - 1].moe; /* dense layers, if any, come first */
+    uint32_t n_delta = 0;
+    for (uint32_t i = 0; i < a->n_layers; i++)
+        n_delta += a->layer[i].mixer == SL_MIXER_DELTA_NET;
     return (sl_model_info){.family = a->family,
                            .name = m->name,
                            .n_layers = a->n_layers,
+                           .n_delta_layers = n_delta,
                            .n_embd = a->n_embd,
                            .n_heads = l->n_heads,
                            .n_kv_heads = l->n_kv_heads,

@@ -37,8 +37,9 @@ sl_status sl_model_replan(sl_model *m, uint64_t part_bytes, sl_err *err);
 sl_status sl_model_tokenizer(sl_model *m, const sl_tokenizer **out, sl_err *err);
 
 typedef struct sl_model_info {
-    const char *family; /* "llama", "qwen3" */
-    const char *name;   /* as the file calls it, "" if it does not */
+    const char *family;      /* "llama", "qwen3" */
+    const char *name;        /* as the file calls it, "" if it does not */
+    uint32_t n_delta_layers; /* of n_layers: gated delta nets instead of attention */
     uint32_t n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_ff, n_vocab, n_ctx_max;
     uint32_t n_experts, n_used, n_ff_expert, n_ff_shared; /* of its mixtures; 0: none */
     bool tied;
@@ -66,12 +67,15 @@ typedef struct sl_session_options {
     sl_kv_type kv;
     int32_t predict; /* experts that decode guesses for the next layer, to be read ahead; 0: none;
                         SL_PREDICT_AUTO: as many as a row uses. Changes no result. */
+    uint32_t saved_states; /* of models with recurrent layers: earlier moments kept for
+                              sl_session_rewind(), at most 16; default 1 */
 } sl_session_options;
 enum { SL_PREDICT_AUTO = -1, SL_PREDICT_WRONG = -2 /* the least likely ones: for tests */ };
 sl_session_options sl_session_defaults(const sl_model *m);
-/* What a session will hold: KV cache and scratch. Threads: worker threads including the caller. */
+/* What a session will hold: KV cache, recurrent state with its saved moments, scratch. Threads:
+ * worker threads including the caller. */
 typedef struct sl_session_price {
-    uint64_t kv_bytes, scratch_bytes;
+    uint64_t kv_bytes, state_bytes, scratch_bytes;
 } sl_session_price;
 sl_session_price sl_session_cost(const sl_model *m, const sl_session_options *o,
                                  unsigned n_threads);
@@ -86,7 +90,13 @@ sl_status sl_session_open(sl_model *m, const sl_session_options *o, sl_session *
 void sl_session_close(sl_session **s);
 uint32_t sl_session_length(const sl_session *s); /* tokens evaluated so far */
 uint32_t sl_session_capacity(const sl_session *s);
-/* Forgets all tokens from position length on (length <= current). */
+/* Forgets all tokens from position length on (length <= current). Any length, and at once. A model
+ * with recurrent layers then has to see some tokens again, which the next sl_session_eval() does
+ * (and gives no logits of them): those from the latest moment at or before length that is known.
+ * Known are the start of the sequence, and the last saved_states of: starts of a pass of several
+ * rows, and every 256th position or so of single ones; of these, those that leave large gaps are
+ * kept. So taking back a part of the last pass repeats at most the rest of that pass; with
+ * saved_states 0, all is repeated. The answer is the same bits either way. */
 sl_status sl_session_rewind(sl_session *s, uint32_t length, sl_err *err);
 
 /* Called between passes and units; true: stop with SL_ECANCELLED (the session then holds what was
@@ -118,7 +128,7 @@ typedef struct sl_eval {
 } sl_eval;
 /* Appends n tokens. Ids are checked against the vocabulary, the length against the capacity. NaN or
  * infinite logits are SL_EFORMAT. On error the session's length is what it was, or that of the last
- * complete chunk. */
+ * complete chunk; a model with recurrent layers goes on from there as after a rewind. */
 sl_status sl_session_eval(sl_session *s, const sl_eval *e, sl_err *err);
 
 #endif

@@ -4,10 +4,11 @@
 #define SL_MODEL_IMPL_H
 
 #include "arch.h"
+#include "state.h"
 
-/* Weight products that one unit makes possible: row ranges of up to three matrices that read the
+/* Weight products that one unit makes possible: row ranges of up to four matrices that read the
  * same activations. */
-enum { SL_MAX_PRODUCTS = 3 };
+enum { SL_MAX_PRODUCTS = 4 };
 
 /* A weight matrix and the tensors it is stored in. Matrices stacked in a tensor of three dimensions
  * are one tall matrix. */
@@ -23,7 +24,7 @@ typedef struct sl_matrix {
 
 typedef struct sl_product {
     sl_weight type;
-    uint32_t output; /* which of the group's outputs: 0 q, 1 k, 2 v; 0 gate, 1 up; else 0 */
+    uint32_t output; /* which of the group's outputs: 0 q, 1 k, 2 v; 0 gate, 1 up; ... */
     uint32_t extent; /* within the step's part */
     uint32_t row0, n_rows, n_cols;
     size_t row_bytes;
@@ -63,7 +64,8 @@ typedef struct sl_matrix_rows {
 } sl_matrix_rows;
 
 typedef struct sl_layer_groups {
-    sl_group qkv, o, gate_up, down;
+    sl_group mixer_in, mixer_out; /* q, k, v, or qkv, z, a, b of a delta net; the output */
+    sl_group gate_up, down;
     /* of a mixture of experts */
     sl_group router, shared_gate_up, shared_down; /* the shared expert: in the experts' unit */
     sl_experts experts;
@@ -148,7 +150,7 @@ typedef struct sl_moe_scratch {
     void *guess_act[SL_ACT_COUNT]; /* [act_bytes of D] */
 } sl_moe_scratch;
 
-/* A sequence's state. KV cache of layer l: k and v at kv + offset, [n_kv_heads][n_ctx][row]
+/* A sequence. KV cache of layer l: k and v at kv + offset, [n_kv_heads][n_ctx][row]
  * each, a row being sl_kv_row_bytes(). */
 struct sl_session {
     sl_model *model;
@@ -159,20 +161,26 @@ struct sl_session {
     size_t kv_bytes;
     uint8_t *kv;
     size_t *layer_kv; /* [n_layers] offset of the layer's K in kv; V follows */
+    sl_state state;
     /* scratch of a pass of max_rows rows, one allocation; row-major */
     uint8_t *scratch;
     size_t scratch_bytes;
-    float *x;                /* [rows][n_embd] residual */
-    float *norm;             /* [rows][max of n_embd, q width]: normed input, then the queries */
-    float *q, *k, *v;        /* [rows][heads * head_dim]; q then takes the attention's output */
-    float *gate, *up;        /* [rows][n_ff] */
-    float *y;                /* [rows][n_embd] what a block adds to the residual */
-    float *logits;           /* [logits_rows][n_vocab] */
-    float *cosine, *sine;    /* [rows][n_rot / 2] */
-    float *parts;            /* [attn_rows][heads][splits][part_stride] */
-    void *act[SL_ACT_COUNT]; /* [rows][act_bytes of the widest input]; F32 has none: the floats
-                                themselves */
-    uint8_t *embed_rows;     /* [rows][embed_row_bytes] */
+    float *x;    /* [rows][n_embd] residual */
+    float *norm; /* [rows][max of n_embd, q width]: normed input, then the queries */
+    /* of the mixer, sharing memory: */
+    float *q, *k, *v; /* [rows][heads * head_dim]; q has gates in it, if there are any, and
+                         takes the attention's output */
+    float *delta_in, *delta_mix; /* [rows][channels] of the convolution: in, out */
+    float *delta_z;              /* [rows][value heads * dim_v] */
+    float *delta_a, *delta_b;    /* [rows][value heads] */
+    float *gate, *up;            /* [rows][n_ff] */
+    float *y;                    /* [rows][n_embd] what a block adds to the residual */
+    float *logits;               /* [logits_rows][n_vocab] */
+    float *cosine, *sine;        /* [rows][n_rot / 2] */
+    float *parts;                /* [attn_rows][heads][splits][part_stride] */
+    void *act[SL_ACT_COUNT];     /* [rows][act_bytes of the widest input]; F32 has none: the floats
+                                    themselves */
+    uint8_t *embed_rows;         /* [rows][embed_row_bytes] */
     uint8_t *embed_scale_rows,
         *embed_bias_rows;                     /* [rows][scale_bytes], if the embedding has them */
     uint32_t *row_id, *attn_begin, *attn_end; /* [rows], [rows * group] each */
@@ -184,9 +192,12 @@ struct sl_session {
 /* A cached key or value of one head. */
 size_t sl_kv_row_bytes(sl_kv_type kv, size_t head_dim);
 
-/* One pass over n rows that start at session->length; logits of the last n_logits rows go to
- * session->logits (0: no head). */
-sl_status sl_forward(sl_session *s, const int32_t *ids, uint32_t n, uint32_t n_logits,
-                     const sl_eval *e, sl_err *err);
+/* Zeroed pages, charged when touched; NULL: out of memory. To be given to munmap(). */
+void *sl_pages_map(uint64_t bytes);
+
+/* One pass over n rows that start at position start, of which the first again were evaluated before
+ * (state.h); logits of the last n_logits rows go to session->logits (0: no head). */
+sl_status sl_forward(sl_session *s, uint32_t start, const int32_t *ids, uint32_t n, uint32_t again,
+                     uint32_t n_logits, const sl_eval *e, sl_err *err);
 
 #endif

@@ -91,8 +91,10 @@ static sl_status route(mixture *m)
     if (st != SL_OK)
         return st;
     sl_workers_run(p->w, route_row, m, p->rows);
-    if (p->e->router)
-        p->e->router(p->e->ctx, m->layer, p->start, p->rows, k, m->x->id, m->x->weight);
+    const uint32_t again = p->again;
+    if (p->e->router && p->rows > again)
+        p->e->router(p->e->ctx, m->layer, p->start + again, p->rows - again, k,
+                     m->x->id + again * k, m->x->weight + again * k);
     for (uint32_t t = 0; t < p->rows; t++)
         sort_row(m->x->id + t * k, m->x->weight + t * k, k);
     assign_slots(m);

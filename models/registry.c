@@ -5,7 +5,7 @@
 #include "families.h"
 
 static const sl_family *const families[] = {&sl_family_llama, &sl_family_qwen3,
-                                            &sl_family_qwen3_moe};
+                                            &sl_family_qwen3_moe, &sl_family_qwen3_5};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 const sl_family *sl_family_find(sl_format format, const char *name)

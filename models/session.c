@@ -14,7 +14,8 @@ sl_session_options sl_session_defaults(const sl_model *m)
                                 .chunk = 512,
                                 .logits_rows = 1,
                                 .kv = SL_KV_F16,
-                                .predict = SL_PREDICT_AUTO};
+                                .predict = SL_PREDICT_AUTO,
+                                .saved_states = 1};
 }
 
 /* The scratch of a session as one run of aligned pieces. With base NULL it only counts, so price
@@ -34,7 +35,9 @@ static void *carve(carver *c, uint64_t n, uint64_t size)
 typedef struct widths {
     uint64_t q, kv, ff,
         in; /* floats: all heads of q; of k or v; feed-forward; the widest input of a product */
+    uint64_t q_rows; /* q with its gates */
     uint64_t heads, group, part_stride, head_dim;
+    uint64_t channels, delta_out, delta_heads; /* of delta nets */
 } widths;
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -47,14 +50,20 @@ static widths widest(const sl_arch *a)
     widths w = {0};
     for (uint32_t i = 0; i < a->n_layers; i++) {
         const sl_layer *l = &a->layer[i];
-        w.q = larger(w.q, (uint64_t)l->n_heads * l->head_dim);
+        const sl_delta_net *d = &l->delta;
+        w.channels = larger(w.channels, sl_delta_channels(d));
+        w.delta_out = larger(w.delta_out, (uint64_t)d->n_v_heads * d->dim_v);
+        w.delta_heads = larger(w.delta_heads, d->n_v_heads);
+        const uint64_t q = (uint64_t)l->n_heads * l->head_dim;
+        w.q = larger(w.q, q);
+        w.q_rows = larger(w.q_rows, l->attn_gate ? 2 * q : q);
         w.kv = larger(w.kv, (uint64_t)l->n_kv_heads * l->head_dim);
         w.ff = larger(w.ff, l->moe.n_experts ? l->moe.n_ff_shared : l->n_ff);
         w.heads = larger(w.heads, l->n_heads);
         w.group = larger(w.group, l->n_heads / l->n_kv_heads);
         w.head_dim = larger(w.head_dim, l->head_dim);
     }
-    w.in = larger(larger(w.q, w.ff), a->n_embd);
+    w.in = larger(larger(larger(w.q, w.ff), w.delta_out), a->n_embd);
     w.part_stride = w.head_dim + 2;
     return w;
 }
@@ -71,12 +80,18 @@ size_t sl_kv_row_bytes(sl_kv_type kv, size_t head_dim)
                             : head_dim * sizeof(uint16_t);
 }
 
+static uint64_t layer_kv_bytes(const sl_layer *l, const sl_session_options *o)
+{
+    return l->mixer == SL_MIXER_ATTENTION
+               ? 2 * (uint64_t)l->n_kv_heads * o->n_ctx * sl_kv_row_bytes(o->kv, l->head_dim)
+               : 0;
+}
+
 static uint64_t kv_bytes_of(const sl_arch *a, const sl_session_options *o)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < a->n_layers; i++)
-        bytes += 2 * (uint64_t)a->layer[i].n_kv_heads * o->n_ctx *
-                 sl_kv_row_bytes(o->kv, a->layer[i].head_dim);
+        bytes += layer_kv_bytes(&a->layer[i], o);
     return bytes;
 }
 
@@ -136,6 +151,22 @@ static void lay_moe(carver *c, sl_session *s, const sl_model *m)
     carve_acts(c, l->router_mask & ~floats, 1, D, x->guess_act);
 }
 
+/* A layer has one mixer: the kinds share memory. */
+static void lay_mixers(carver *c, sl_session *s, const widths *w)
+{
+    const uint64_t rows = s->max_rows;
+    carver attention = *c, delta = *c;
+    s->q = carve(&attention, rows * w->q_rows, sizeof(float));
+    s->k = carve(&attention, rows * w->kv, sizeof(float));
+    s->v = carve(&attention, rows * w->kv, sizeof(float));
+    s->delta_in = carve(&delta, rows * w->channels, sizeof(float));
+    s->delta_mix = carve(&delta, rows * w->channels, sizeof(float));
+    s->delta_z = carve(&delta, rows * w->delta_out, sizeof(float));
+    s->delta_a = carve(&delta, rows * w->delta_heads, sizeof(float));
+    s->delta_b = carve(&delta, rows * w->delta_heads, sizeof(float));
+    c->used = larger(attention.used, delta.used);
+}
+
 static uint64_t lay_scratch(sl_session *s, const sl_model *m, unsigned n_threads)
 {
     const sl_arch *a = &m->arch;
@@ -147,9 +178,7 @@ static uint64_t lay_scratch(sl_session *s, const sl_model *m, unsigned n_threads
     s->attn_rows = attn_rows_of(&w, s->n_splits, s->max_rows);
     s->x = carve(&c, rows * a->n_embd, sizeof(float));
     s->norm = carve(&c, rows * larger(a->n_embd, w.q), sizeof(float));
-    s->q = carve(&c, rows * w.q, sizeof(float));
-    s->k = carve(&c, rows * w.kv, sizeof(float));
-    s->v = carve(&c, rows * w.kv, sizeof(float));
+    lay_mixers(&c, s, &w);
     s->gate = carve(&c, rows * w.ff, sizeof(float));
     s->up = carve(&c, rows * w.ff, sizeof(float));
     s->y = carve(&c, rows * a->n_embd, sizeof(float));
@@ -181,14 +210,15 @@ static uint32_t rows_of(const sl_session_options *o)
 sl_session_price sl_session_cost(const sl_model *m, const sl_session_options *o, unsigned n_threads)
 {
     sl_session s = {.opt = *o, .max_rows = rows_of(o)};
-    sl_session_price p = {sl_round_up(kv_bytes_of(&m->arch, o), 4096), 0};
+    sl_session_price p = {sl_round_up(kv_bytes_of(&m->arch, o), 4096),
+                          sl_state_bytes(&m->arch, o->n_ctx, o->saved_states), 0};
     p.scratch_bytes = sl_round_up(lay_scratch(&s, m, n_threads), 4096) +
                       (uint64_t)m->arch.n_layers * sizeof(size_t) + sizeof s;
     return p;
 }
 
-/* Pages come zeroed and are charged when touched: a long context costs what is used of it. */
-static void *map_pages(uint64_t bytes)
+/* A long context costs what is used of it. */
+void *sl_pages_map(uint64_t bytes)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                    -1, 0);
@@ -205,6 +235,9 @@ static sl_status check_options(const sl_model *m, const sl_session_options *o, s
     if (o->chunk < 1 || o->logits_rows < 1)
         return sl_fail(err, SL_EINVAL, "chunk of %u rows, logits of %u rows: at least 1 each",
                        o->chunk, o->logits_rows);
+    if (o->saved_states > SL_MAX_SAVED)
+        return sl_fail(err, SL_EINVAL, "%u saved states: at most %d", o->saved_states,
+                       SL_MAX_SAVED);
     return SL_OK;
 }
 
@@ -222,19 +255,23 @@ sl_status sl_session_open(sl_model *m, const sl_session_options *o, sl_session *
     s->max_rows = rows_of(o);
     s->kv_bytes = (size_t)sl_round_up(kv_bytes_of(&m->arch, o), 4096);
     s->scratch_bytes = (size_t)sl_round_up(lay_scratch(s, m, sl_workers_count(m->workers)), 4096);
-    s->kv = map_pages(s->kv_bytes);
-    s->scratch = map_pages(s->scratch_bytes);
+    s->kv = sl_pages_map(s->kv_bytes);
+    s->scratch = sl_pages_map(s->scratch_bytes);
     s->layer_kv = calloc(m->arch.n_layers, sizeof *s->layer_kv);
     if (!s->kv || !s->scratch || !s->layer_kv) {
         sl_session_close(&s);
         return sl_fail(err, SL_ENOMEM, "out of memory for a context of %u tokens", o->n_ctx);
     }
+    st = sl_state_open(&s->state, &m->arch, o->n_ctx, o->saved_states, err);
+    if (st != SL_OK) {
+        sl_session_close(&s);
+        return st;
+    }
     lay_scratch(s, m, sl_workers_count(m->workers));
     size_t at = 0;
     for (uint32_t i = 0; i < m->arch.n_layers; i++) {
         s->layer_kv[i] = at;
-        at += 2 * (size_t)m->arch.layer[i].n_kv_heads * o->n_ctx *
-              sl_kv_row_bytes(o->kv, m->arch.layer[i].head_dim);
+        at += (size_t)layer_kv_bytes(&m->arch.layer[i], o);
     }
     *out = s;
     return SL_OK;
@@ -249,6 +286,7 @@ void sl_session_close(sl_session **sp)
         munmap(s->kv, s->kv_bytes);
     if (s->scratch)
         munmap(s->scratch, s->scratch_bytes);
+    sl_state_close(&s->state);
     free(s->layer_kv);
     free(s);
     *sp = NULL;
@@ -270,6 +308,7 @@ sl_status sl_session_rewind(sl_session *s, uint32_t length, sl_err *err)
         return sl_fail(err, SL_EINVAL, "rewind to %u tokens: the session holds %u", length,
                        s->length);
     s->length = length;
+    sl_state_forget(&s->state, length);
     return SL_OK;
 }
 
@@ -299,27 +338,53 @@ static sl_status check_logits(const sl_session *s, uint32_t n, sl_err *err)
                    sl_checkpoint_path(s->model->ckpt), s->length);
 }
 
+/* The rows of the next pass: again of them to catch up, then new ones. */
+typedef struct cut {
+    uint32_t again, n_new, n_logits;
+} cut;
+
+static cut next_cut(const sl_session *s, const sl_eval *e, uint32_t left, uint32_t behind)
+{
+    if (behind >= s->max_rows)
+        return (cut){s->max_rows, 0, 0};
+    const uint32_t room = s->max_rows - behind;
+    cut c = {behind, left < room ? left : room, 0};
+    if (e->all_logits && e->logits) {
+        c.n_new = c.n_new < s->opt.logits_rows ? c.n_new : s->opt.logits_rows;
+        c.n_logits = c.n_new;
+    } else {
+        c.n_logits = e->logits && c.n_new == left;
+    }
+    return c;
+}
+
+static sl_status run_cut(sl_session *s, const sl_eval *e, const int32_t *ids, uint32_t behind,
+                         const cut *c, sl_err *err)
+{
+    const uint32_t start = s->length - behind;
+    if (s->state.n_floats) {
+        memcpy(s->state.tokens + s->length, ids, c->n_new * sizeof *ids);
+        ids = s->state.tokens + start;
+    }
+    sl_status st = sl_forward(s, start, ids, c->again + c->n_new, c->again, c->n_logits, e, err);
+    if (st == SL_OK && c->n_logits)
+        st = check_logits(s, c->n_logits, err);
+    return st;
+}
+
 sl_status sl_session_eval(sl_session *s, const sl_eval *e, sl_err *err)
 {
     sl_status st = check_ids(s, e, err);
     for (uint32_t done = 0; st == SL_OK && done < e->n;) {
-        uint32_t left = e->n - done, n, n_logits = 0;
-        if (e->all_logits && e->logits) {
-            n = left < s->opt.logits_rows ? left : s->opt.logits_rows;
-            n_logits = n;
-        } else {
-            n = left < s->max_rows ? left : s->max_rows;
-            n_logits = e->logits && n == left;
-        }
-        st = sl_forward(s, e->ids + done, n, n_logits, e, err);
-        if (st == SL_OK && n_logits)
-            st = check_logits(s, n_logits, err);
+        const uint32_t behind = sl_state_catch_up(&s->state, s->length);
+        const cut c = next_cut(s, e, e->n - done, behind);
+        st = run_cut(s, e, e->ids + done, behind, &c, err);
         if (st != SL_OK)
             break;
-        s->length += n;
-        done += n;
-        if (n_logits)
-            st = e->logits(e->ctx, s->length - n_logits, n_logits, s->logits);
+        s->length += c.n_new;
+        done += c.n_new;
+        if (c.n_logits)
+            st = e->logits(e->ctx, s->length - c.n_logits, c.n_logits, s->logits);
     }
     return st;
 }

@@ -129,6 +129,9 @@ static void print_config(const inspect *v)
         sl_outf("  name         %s\n", m.name);
     sl_outf("  parameters   %.3g million\n", (double)m.n_params / 1e6);
     sl_outf("  layers       %" PRIu32 "\n  width        %" PRIu32 "\n", m.n_layers, m.n_embd);
+    if (m.n_delta_layers)
+        sl_outf("  mixers       %" PRIu32 " gated delta nets, %" PRIu32 " attention\n",
+                m.n_delta_layers, m.n_layers - m.n_delta_layers);
     sl_outf("  heads        %" PRIu32 " of %" PRIu32 ", %" PRIu32 " for keys and values\n",
             m.n_heads, m.head_dim, m.n_kv_heads);
     sl_outf("  feed-forward %" PRIu32 "\n  vocabulary   %" PRIu32 "%s\n", m.n_ff, m.n_vocab,
@@ -241,6 +244,7 @@ static void write_config(sl_json_writer *w, const inspect *v)
     sl_json_write_string(w, "name", m.name);
     sl_json_write_uint(w, "parameters", m.n_params);
     sl_json_write_uint(w, "layers", m.n_layers);
+    sl_json_write_uint(w, "delta_layers", m.n_delta_layers);
     sl_json_write_uint(w, "width", m.n_embd);
     sl_json_write_uint(w, "heads", m.n_heads);
     sl_json_write_uint(w, "kv_heads", m.n_kv_heads);

@@ -187,6 +187,7 @@ static sl_session_options session_options(const sl_setup *s, const sl_options *o
 {
     sl_session_options so = sl_session_defaults(s->model);
     so.n_ctx = ctx;
+    so.saved_states = 0; /* no command goes back but to the start */
     so.chunk = chunk < ctx ? chunk : ctx;
     so.chunk = so.chunk < d->max_rows ? so.chunk : d->max_rows;
     /* A pass whose logits are all wanted has no more rows than it can give logits of. */
@@ -215,6 +216,8 @@ static void charge_terms(const sl_setup *s, const sl_demand *d, const sl_session
     sl_budget_charge(b, "model tables", tables);
     sl_budget_charge(b, "tokenizer", tokenizer);
     sl_budget_charge(b, "KV cache", price.kv_bytes);
+    if (price.state_bytes)
+        sl_budget_charge(b, "state", price.state_bytes);
     sl_budget_charge(b, "scratch", price.scratch_bytes + d->buffers_bytes);
     sl_budget_charge(b, "thread stacks", sl_workers_stack_bytes(s->workers));
     /* Page tables: 8 bytes per page of 4 KiB, for what the stream does not count itself. */

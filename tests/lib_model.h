@@ -20,6 +20,7 @@ typedef struct setting {
     sl_cpu_level level;
     uint64_t part_bytes;
     int32_t predict;
+    uint32_t saved_states;
     sl_stream_options stream; /* the rest of it: faults, disk limit */
 } setting;
 
@@ -38,6 +39,7 @@ static inline setting setting_default(void)
                  .chunk = 512,
                  .logits_rows = 64,
                  .n_ctx = 128,
+                 .saved_states = 1,
                  .kv = SL_KV_F32};
     s.level = sl_cpu_best();
     s.part_bytes = 64 << 20;
@@ -79,7 +81,12 @@ static inline sl_status load(const char *path, const setting *s, loaded *l, sl_e
     o.memory_bytes = stream_memory(sl_model_plan(l->model), s, &l->split);
     l->workers = sl_workers_open(s->threads);
     st = sl_model_load(l->model, &o, l->workers, s->level, err);
-    sl_session_options so = {s->n_ctx, s->chunk, s->logits_rows, s->kv, s->predict};
+    sl_session_options so = {.n_ctx = s->n_ctx,
+                             .chunk = s->chunk,
+                             .logits_rows = s->logits_rows,
+                             .kv = s->kv,
+                             .predict = s->predict,
+                             .saved_states = s->saved_states};
     if (st == SL_OK)
         st = sl_session_open(l->model, &so, &l->session, err);
     if (st == SL_OK)
