@@ -679,7 +679,7 @@ static void check_shapes(const problem *p, const sl_kernels *k)
 static void check_contents(const checked_type *t, const char *text, size_t len)
 {
     const sl_weight_info *about = sl_weight_about(t->w);
-    const size_t blocks[] = {1, 2, 3, 18, about->block_values == 32 ? 67 : 33};
+    const size_t blocks[] = {1, 2, 3, 16, 18, about->block_values == 32 ? 67 : 33};
     uint64_t seed = 1 + (uint64_t)t->w;
     const size_t n_sizes = getenv("SL_TEST_QUICK") ? 3 : sizeof blocks / sizeof blocks[0];
     for (int wk = 0; wk < W_COUNT; wk++)

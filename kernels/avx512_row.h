@@ -1,0 +1,672 @@
+/* One activation row, AVX-512 VNNI: weights are read in the order of their addresses, which is what
+ * memory gives most of (docs/experiments.md). So here a vector's lanes are blocks that follow each
+ * other, not rows: sixteen blocks give their integer sums and scales as floats, these wait in
+ * scratch, and when sixteen rows have theirs, they are turned and every row adds its blocks in
+ * ascending order in a lane of its own, as scalar_quant.c says. Activations are brought into the
+ * order of the lanes once a call. For avx512_quant.c, beside avx512_mul.h. */
+#ifndef SL_AVX512_ROW_H
+#define SL_AVX512_ROW_H
+
+#include "avx512_blocks.h"
+#include "kernels.h"
+
+/* Bytes from what is read to what is fetched. Less is late, much more leaves the first-level cache
+ * before it is used; the hint for the second level alone is a fifth slower (Q4_K, 4096 columns from
+ * memory at 55 GB/s: 8 KiB 42, 16 KiB 50, 24 KiB 42 GB/s). */
+enum { SL_ROW_AHEAD = 16 << 10 };
+enum { SL_ROW_LEAST_256 = 1024, SL_ROW_LEAST_32 = 512, SL_ROW_MOST_32 = 8192 };
+
+/* What 1024 columns of activations give to a type of 256: x[i][k]: part i of each block, lanes as
+ * the type's sums want them; sums: of q, block b in lane b. Past the end of a row: zeros. */
+typedef struct sl_row_x256 {
+    __m512i x[4][4], sums[2];
+    __m128 d;
+    __m128 fill[3];
+} sl_row_x256;
+
+/* What 512 columns give to a type of 32. sum: of q per block, times the type's offset. */
+typedef struct sl_row_x32 {
+    __m512i x[8], sum;
+    __m512 d;
+    __mmask16 some; /* which blocks there are */
+} sl_row_x32;
+
+SL_INLINE __m512i sl_load64(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+/* 16 bytes at p and three more times, stride bytes apart. */
+SL_INLINE __m512i sl_load_4x16(const void *p, size_t stride)
+{
+    const uint8_t *at = p;
+    __m512i v = _mm512_castsi128_si512(sl_load16(at));
+    v = _mm512_inserti32x4(v, sl_load16(at + stride), 1);
+    v = _mm512_inserti32x4(v, sl_load16(at + 2 * stride), 2);
+    return _mm512_inserti32x4(v, sl_load16(at + 3 * stride), 3);
+}
+
+/* In each 128 bits: words k of v[0] .. v[3] become words 0 .. 3 of v[k]. */
+SL_INLINE void sl_turn_words(__m512i v[4])
+{
+    const __m512i ab01 = _mm512_unpacklo_epi32(v[0], v[1]);
+    const __m512i ab23 = _mm512_unpackhi_epi32(v[0], v[1]);
+    const __m512i cd01 = _mm512_unpacklo_epi32(v[2], v[3]);
+    const __m512i cd23 = _mm512_unpackhi_epi32(v[2], v[3]);
+    v[0] = _mm512_unpacklo_epi64(ab01, cd01);
+    v[1] = _mm512_unpackhi_epi64(ab01, cd01);
+    v[2] = _mm512_unpacklo_epi64(ab23, cd23);
+    v[3] = _mm512_unpackhi_epi64(ab23, cd23);
+}
+
+/* Word r of 128 bits l: the sum of 128 bits l of v[r]. */
+SL_INLINE __m512i sl_add_words(const __m512i v[4])
+{
+    const __m512i ab =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
+    const __m512i cd =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+}
+
+/* Word r of 128 bits l: the sum of the words r of v[l]. */
+SL_INLINE __m512i sl_add_lanes(const __m512i v[4])
+{
+    const __m512i ab = _mm512_add_epi32(_mm512_shuffle_i32x4(v[0], v[1], 0x44),
+                                        _mm512_shuffle_i32x4(v[0], v[1], 0xee));
+    const __m512i cd = _mm512_add_epi32(_mm512_shuffle_i32x4(v[2], v[3], 0x44),
+                                        _mm512_shuffle_i32x4(v[2], v[3], 0xee));
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(ab, cd, 0x88), _mm512_shuffle_i32x4(ab, cd, 0xdd));
+}
+
+/* Word r of 128 bits l changes places with word l of 128 bits r. */
+SL_INLINE __m512i sl_turn_lanes(__m512i v)
+{
+    return _mm512_permutexvar_epi32(
+        _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v);
+}
+
+/* ---- Types of 256: four blocks at a time ----
+ *
+ * 64 bytes of each of four blocks are turned into four vectors: a word has four columns of a block,
+ * block b in word b of each 128 bits. What 128 bits have for columns: see each type. */
+
+/* a[l] + four words of weights times four of x. */
+SL_INLINE __m512i sl_row_dot4(const __m512i q[4], const __m512i x[4])
+{
+    __m512i sum = _mm512_setzero_si512();
+    SL_UNROLL
+    for (int k = 0; k < 4; k++)
+        sum = _mm512_dpbusd_epi32(sum, q[k], x[k]);
+    return sum;
+}
+
+SL_INLINE void sl_row_turned(const uint8_t *p, size_t block_bytes, __m512i v[4])
+{
+    SL_UNROLL
+    for (size_t b = 0; b < 4; b++)
+        v[b] = sl_load64(p + b * block_bytes);
+    sl_turn_words(v);
+}
+
+/* 32 bytes of each block, twice. */
+SL_INLINE void sl_row_turned_twice(const uint8_t *p, size_t block_bytes, __m512i v[4])
+{
+    SL_UNROLL
+    for (size_t b = 0; b < 4; b++)
+        v[b] = _mm512_broadcast_i64x4(
+            _mm256_loadu_si256((const __m256i *)(const void *)(p + b * block_bytes)));
+    sl_turn_words(v);
+}
+
+/* A shift for the first and one for the second half of a vector; bits cross bytes. */
+SL_INLINE __m512i sl_halves_left(__m512i v, int first, int second)
+{
+    return _mm512_sllv_epi64(
+        v, _mm512_setr_epi64(first, first, first, first, second, second, second, second));
+}
+
+SL_INLINE __m512i sl_halves_right(__m512i v, int first, int second)
+{
+    return _mm512_srlv_epi64(
+        v, _mm512_setr_epi64(first, first, first, first, second, second, second, second));
+}
+
+/* Four blocks: sums still apart, and the first word of each. */
+typedef struct sl_row_unit {
+    __m512i isum; /* block b: words b */
+    __m512i msum; /* block b: 128 bits b */
+    __m512i head; /* block b: 128 bits b; word 0 holds d and dmin */
+} sl_row_unit;
+typedef void sl_row_unit_fn(const uint8_t *p, const sl_row_x256 *x, sl_row_unit *u);
+
+/* Scales and minima of sl_k_scales() as int16: block b in 128 bits b, in order. */
+SL_INLINE void sl_row_k_scales(__m512i head, __m512i *scale, __m512i *min)
+{
+    const __m512i zero = _mm512_setzero_si512();
+    const __m512i twice = _mm512_shuffle_epi32(head, _MM_PERM_CCBB);
+    const __m512i last = _mm512_shuffle_epi32(head, _MM_PERM_DDDD);
+    const __m512i six = _mm512_set1_epi64(0x303030303f3f3f3f);
+    const __m512i four = _mm512_set1_epi64(0x0f0f0f0f00000000);
+    const __m512i bytes =
+        sl_or_and(_mm512_and_si512(_mm512_srlv_epi32(twice, _mm512_set1_epi64(2ll << 32)), six),
+                  _mm512_srlv_epi32(last, _mm512_set4_epi32(4, 0, 0, 0)), four);
+    *scale = _mm512_unpacklo_epi8(bytes, zero);
+    *min = _mm512_unpackhi_epi8(bytes, zero);
+}
+
+/* Pairs of scales of sub-blocks 4c and 4c + 1 in the first half, 4c + 2 and 4c + 3 in the second.
+ */
+SL_INLINE __m512i sl_row_pairs(__m512i scale, int c)
+{
+    const __m512i first = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 1, 5, 9, 13, 1, 5, 9, 13);
+    return _mm512_permutexvar_epi32(_mm512_add_epi32(first, _mm512_set1_epi32(2 * c)), scale);
+}
+
+/* 64 bytes of nibbles: sub-blocks 4c (low) and 4c + 1 (high) in the first half, 4c + 2 and 4c + 3
+ * in the second; x[2c] meets the low, x[2c + 1] the high nibbles. Their sums fit 16 bits (16
+ * products of at most 15 * 127), so a pair of them meets a pair of scales. High nibbles count 16
+ * times. */
+SL_INLINE void sl_row_unit_q4_k(const uint8_t *p, const sl_row_x256 *x, sl_row_unit *u)
+{
+    const __m512i low = _mm512_set1_epi8(15), high = _mm512_set1_epi8((char)0xf0);
+    __m512i scale, min;
+    u->head = sl_load_4x16(p, sizeof(sl_q4_k));
+    sl_row_k_scales(u->head, &scale, &min);
+    u->msum = _mm512_dpwssd_epi32(_mm512_setzero_si512(), min, x->sums[0]);
+    u->isum = _mm512_setzero_si512();
+    SL_UNROLL
+    for (int c = 0; c < 2; c++) {
+        __m512i v[4], q[4];
+        sl_row_turned(p + 16 + 64 * c, sizeof(sl_q4_k), v);
+        SL_UNROLL
+        for (int k = 0; k < 4; k++)
+            q[k] = _mm512_and_si512(v[k], low);
+        const __m512i even = sl_row_dot4(q, x->x[2 * c]);
+        SL_UNROLL
+        for (int k = 0; k < 4; k++)
+            q[k] = _mm512_and_si512(v[k], high);
+        const __m512i odd = _mm512_slli_epi32(sl_row_dot4(q, x->x[2 * c + 1]), 12);
+        u->isum = _mm512_dpwssd_epi32(u->isum, _mm512_mask_blend_epi16(0xaaaaaaaa, even, odd),
+                                      sl_row_pairs(scale, c));
+    }
+}
+
+/* As Q4_K, but the sums do not fit 16 bits. */
+SL_INLINE void sl_row_unit_q5_k(const uint8_t *p, const sl_row_x256 *x, sl_row_unit *u)
+{
+    const __m512i sixteen = _mm512_set1_epi8(16);
+    __m512i scale, min, fifth[4];
+    u->head = sl_load_4x16(p, sizeof(sl_q5_k));
+    sl_row_k_scales(u->head, &scale, &min);
+    u->msum = _mm512_dpwssd_epi32(_mm512_setzero_si512(), min, x->sums[0]);
+    u->isum = _mm512_setzero_si512();
+    sl_row_turned_twice(p + 16, sizeof(sl_q5_k), fifth);
+    SL_UNROLL
+    for (int c = 0; c < 2; c++) {
+        __m512i v[4], even[4], odd[4];
+        sl_row_turned(p + 48 + 64 * c, sizeof(sl_q5_k), v);
+        SL_UNROLL
+        for (int k = 0; k < 4; k++) {
+            const __m512i bit0 =
+                c ? sl_halves_right(fifth[k], 0, 2) : sl_halves_left(fifth[k], 4, 2);
+            const __m512i bit1 =
+                c ? sl_halves_right(fifth[k], 1, 3) : sl_halves_left(fifth[k], 3, 1);
+            even[k] = sl_or_and(sl_low_nibbles(v[k]), bit0, sixteen);
+            odd[k] = sl_or_and(sl_high_nibbles(v[k]), bit1, sixteen);
+        }
+        const __m512i pairs = sl_row_pairs(scale, c);
+        const __m512i first = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff));
+        const __m512i a = _mm512_mullo_epi32(sl_row_dot4(even, x->x[2 * c]), first);
+        const __m512i b =
+            _mm512_mullo_epi32(sl_row_dot4(odd, x->x[2 * c + 1]), _mm512_srli_epi32(pairs, 16));
+        u->isum = _mm512_add_epi32(u->isum, _mm512_add_epi32(a, b));
+    }
+}
+
+/* 64 bytes of nibbles: low nibbles are columns 128h up, high ones 64 more, in order; so 128 bits
+ * are a sub-block. sums[0]: of its first eight, sums[1]: of its last eight sub-blocks. */
+SL_INLINE void sl_row_unit_q6_k(const uint8_t *p, const sl_row_x256 *x, sl_row_unit *u)
+{
+    const __m512i zero = _mm512_setzero_si512(), top2 = _mm512_set1_epi8(0x30);
+    const __m512i bytes = sl_load_4x16(p + 192, sizeof(sl_q6_k));
+    const __m512i scales = sl_turn_lanes(bytes); /* sub-blocks 4i up in 128 bits i */
+    const __m512i to_top =
+        _mm512_setr_epi32(24, 24, 24, 24, 16, 16, 16, 16, 8, 8, 8, 8, 0, 0, 0, 0);
+    /* bytes at the top of the int16, so times 256; 32 of it is left after >> 3 */
+    __m512i off = _mm512_dpwssd_epi32(zero, _mm512_srai_epi16(_mm512_unpacklo_epi8(zero, bytes), 3),
+                                      x->sums[0]);
+    off = _mm512_dpwssd_epi32(off, _mm512_srai_epi16(_mm512_unpackhi_epi8(zero, bytes), 3),
+                              x->sums[1]);
+    u->isum = _mm512_sub_epi32(zero, sl_turn_lanes(off));
+    u->msum = zero;
+    SL_UNROLL
+    for (int h = 0; h < 2; h++) {
+        __m512i v[4], high[4], first[4], last[4];
+        sl_row_turned(p + 64 * h, sizeof(sl_q6_k), v);
+        sl_row_turned_twice(p + 128 + 32 * h, sizeof(sl_q6_k), high);
+        SL_UNROLL
+        for (int k = 0; k < 4; k++) {
+            first[k] = sl_or_and(sl_low_nibbles(v[k]), sl_halves_left(high[k], 4, 2), top2);
+            last[k] = sl_or_and(sl_high_nibbles(v[k]), sl_halves_right(high[k], 0, 2), top2);
+        }
+        const __m512i a = h ? _mm512_shuffle_i32x4(scales, scales, 0xaa)
+                            : _mm512_shuffle_i32x4(scales, scales, 0x00);
+        const __m512i b = h ? _mm512_shuffle_i32x4(scales, scales, 0xff)
+                            : _mm512_shuffle_i32x4(scales, scales, 0x55);
+        const __m512i scale_a = _mm512_srai_epi32(_mm512_sllv_epi32(a, to_top), 24);
+        const __m512i scale_b = _mm512_srai_epi32(_mm512_sllv_epi32(b, to_top), 24);
+        const __m512i sum_a = _mm512_mullo_epi32(sl_row_dot4(first, x->x[2 * h]), scale_a);
+        const __m512i sum_b = _mm512_mullo_epi32(sl_row_dot4(last, x->x[2 * h + 1]), scale_b);
+        u->isum = _mm512_add_epi32(u->isum, _mm512_add_epi32(sum_a, sum_b));
+    }
+    const uint8_t *d = p + 208;
+    __m128i heads = _mm_cvtsi32_si128(sl_load_u16(d));
+    heads = _mm_insert_epi16(heads, sl_load_u16(d + sizeof(sl_q6_k)), 2);
+    heads = _mm_insert_epi16(heads, sl_load_u16(d + 2 * sizeof(sl_q6_k)), 4);
+    heads = _mm_insert_epi16(heads, sl_load_u16(d + 3 * sizeof(sl_q6_k)), 6);
+    u->head = _mm512_castsi128_si512(heads);
+}
+
+/* ---- Types of 32: sixteen blocks at a time ---- */
+
+/* Integer sums and scales, blocks in order. Blocks are whole 16-bit words that begin anywhere: the
+ * bytes are loaded as they lie, and words are picked from two neighbouring vectors. Loads that
+ * cross cache lines cost two, so smaller ones would be no cheaper. */
+typedef void sl_row_chunk_fn(const uint8_t *p, const sl_row_x32 *x, __m512i *isum, __m512 *d);
+
+/* n whole vectors, then 32 bytes. */
+SL_INLINE void sl_row_load(const uint8_t *p, int n, __m512i v[9])
+{
+    SL_UNROLL
+    for (int i = 0; i < n; i++)
+        v[i] = sl_load64(p + 64 * i);
+    v[n] = _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)(p + 64 * n)));
+}
+
+/* Words i, i + 1 .. i + 7 for each of four i. */
+SL_INLINE __m512i sl_row_words(int a, int b, int c, int d)
+{
+    const __m512i begin = _mm512_set_epi64(d, d, c, c, b, b, a, a);
+    const __m512i four = _mm512_set4_epi32(0x00070006, 0x00050004, 0x00030002, 0x00010000);
+    const __m512i spread = _mm512_or_si512(begin, _mm512_slli_epi64(begin, 16));
+    return _mm512_add_epi16(_mm512_or_si512(spread, _mm512_slli_epi64(spread, 32)), four);
+}
+
+SL_INLINE void sl_row_chunk_q8_0(const uint8_t *p, const sl_row_x32 *x, __m512i *isum, __m512 *d)
+{
+    const __m512i flip = _mm512_set1_epi8((char)0x80);
+    /* scale 4m + j is word 4m + 17j of vectors 2m and 2m + 1 */
+    const __m512i scales =
+        _mm512_setr_epi32(0x00110000, 0x00330022, 0x00150004, 0x00370026, 0x00190008, 0x003b002a,
+                          0x001d000c, 0x003f002e, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+    __m512i v[9], sum[8], halves[4];
+    sl_row_load(p, 8, v);
+    SL_UNROLL
+    for (int t = 0; t < 8; t++) { /* blocks 2t and 2t + 1 */
+        const __m512i q = _mm512_permutex2var_epi16(
+            v[t], sl_row_words(2 * t + 1, 2 * t + 9, 2 * t + 18, 2 * t + 26), v[t + 1]);
+        sum[t] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_xor_si512(q, flip), x->x[t]);
+    }
+    SL_UNROLL
+    for (int m = 0; m < 4; m++)
+        halves[m] = _mm512_maskz_permutex2var_epi16(0xfu << 4 * m, v[2 * m], scales, v[2 * m + 1]);
+    const __m512i ab = sl_add_words(sum), cd = sl_add_words(sum + 4);
+    const __m512i sums =
+        _mm512_add_epi32(_mm512_shuffle_i32x4(ab, cd, 0x88), _mm512_shuffle_i32x4(ab, cd, 0xdd));
+    *isum = _mm512_sub_epi32(_mm512_permutexvar_epi32(order, sums), x->sum);
+    *d = _mm512_cvtph_ps(_mm512_castsi512_si256(_mm512_or_si512(
+        _mm512_or_si512(halves[0], halves[1]), _mm512_or_si512(halves[2], halves[3]))));
+}
+
+SL_INLINE void sl_row_chunk_q4_0(const uint8_t *p, const sl_row_x32 *x, __m512i *isum, __m512 *d)
+{
+    /* scale b is word 9b: of vectors 0 and 1, 2 and 3, and the last of 3 and 4 */
+    const __m512i scales =
+        _mm512_setr_epi32(0x00090000, 0x001b0012, 0x002d0024, 0x003f0036, 0x00110008, 0x0023001a,
+                          0x0035002c, 0x0027003e, 0, 0, 0, 0, 0, 0, 0, 0);
+    __m512i v[9], sum[4];
+    sl_row_load(p, 4, v);
+    SL_UNROLL
+    for (int t = 0; t < 4; t++) { /* blocks 4t .. 4t + 3 */
+        const __m512i q = _mm512_permutex2var_epi16(
+            v[t], sl_row_words(4 * t + 1, 4 * t + 10, 4 * t + 19, 4 * t + 28), v[t + 1]);
+        sum[t] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), sl_low_nibbles(q), x->x[2 * t]);
+        sum[t] = _mm512_dpbusd_epi32(sum[t], sl_high_nibbles(q), x->x[2 * t + 1]);
+    }
+    const __m512i first = _mm512_maskz_permutex2var_epi16(0x00ff, v[0], scales, v[1]);
+    const __m512i next = _mm512_maskz_permutex2var_epi16(0x7f00, v[2], scales, v[3]);
+    const __m512i last = _mm512_maskz_permutex2var_epi16(0x8000, v[3], scales, v[4]);
+    *isum = _mm512_sub_epi32(sl_turn_lanes(sl_add_words(sum)), x->sum);
+    *d = _mm512_cvtph_ps(
+        _mm512_castsi512_si256(_mm512_or_si512(_mm512_or_si512(first, next), last)));
+}
+
+_Static_assert(sizeof(sl_row_x256) / 1024 + 1 + 2 * 16 * 4 * sizeof(float) / 256 <=
+                       SL_MUL_SCRATCH_PER_COL &&
+                   sizeof(sl_row_x32) / 512 + 1 + 2 * 4 * 4 * sizeof(float) / 32 <=
+                       SL_MUL_SCRATCH_PER_COL / 2,
+               "activations and two tables, with rows of one piece and a little, fit the scratch");
+
+/* ---- Activations ---- */
+
+/* in_order: 128 columns are two parts of x; else every second 32 belong to each. */
+SL_INLINE void sl_row_prepare256(const char *act, size_t n_cols, size_t i, int in_order,
+                                 sl_row_x256 *x)
+{
+    const size_t n = n_cols / 256 - i < 4 ? n_cols / 256 - i : 4;
+    const char *q = act + 256 * i, *d = act + n_cols + 4 * i;
+    const char *sum16 = act + sl_act_q8_256_sums_at(n_cols), *sum32 = sum16 + n_cols / 8;
+    memset(x, 0, sizeof *x);
+    memcpy(&x->d, d, 4 * n);
+    if (in_order)
+        for (size_t b = 0; b < n; b++) {
+            memcpy((char *)&x->sums[0] + 16 * b, sum16 + 32 * (i + b), 16);
+            memcpy((char *)&x->sums[1] + 16 * b, sum16 + 32 * (i + b) + 16, 16);
+        }
+    else
+        memcpy(&x->sums[0], sum32 + 16 * i, 16 * n);
+    for (size_t h = 0; h < 2; h++) {
+        for (size_t b = 0; b < n; b++) {
+            const __m512i v0 = sl_load64(q + 256 * b + 128 * h);
+            const __m512i v1 = sl_load64(q + 256 * b + 128 * h + 64);
+            x->x[2 * h][b] = in_order ? v0 : _mm512_shuffle_i64x2(v0, v1, 0x44);
+            x->x[2 * h + 1][b] = in_order ? v1 : _mm512_shuffle_i64x2(v0, v1, 0xee);
+        }
+        sl_turn_words(x->x[2 * h]);
+        sl_turn_words(x->x[2 * h + 1]);
+    }
+}
+
+/* in_order: blocks 2t and 2t + 1 meet x[t]; else the first halves of four meet x[2t], the others
+ * x[2t + 1]. */
+SL_INLINE void sl_row_prepare32(const char *act, size_t n_cols, size_t i, int in_order, int offset,
+                                sl_row_x32 *x)
+{
+    const size_t n = n_cols / 32 - i < 16 ? n_cols / 32 - i : 16;
+    const __mmask16 some = (__mmask16)((1u << n) - 1);
+    const char *q = act + 32 * i, *d = act + n_cols + 4 * i;
+    memset(x, 0, sizeof *x);
+    x->some = some;
+    x->d = _mm512_maskz_loadu_ps(some, d);
+    x->sum = _mm512_mullo_epi32(_mm512_maskz_loadu_epi32(some, d + n_cols / 32 * 4),
+                                _mm512_set1_epi32(offset));
+    if (in_order)
+        memcpy(x->x, q, 32 * n);
+    else
+        for (size_t b = 0; b < n; b++) {
+            memcpy((char *)&x->x[b / 4 * 2] + b % 4 * 16, q + 32 * b, 16);
+            memcpy((char *)&x->x[b / 4 * 2 + 1] + b % 4 * 16, q + 32 * b + 16, 16);
+        }
+}
+
+/* ---- Pieces of rows: four blocks of 256, sixteen blocks of 32; a row's last may be short ---- */
+
+typedef struct sl_row_walk {
+    const uint8_t *p, *end; /* of the matrix */
+    size_t piece, n_pieces, piece_bytes, last_bytes;
+} sl_row_walk;
+
+SL_INLINE void sl_row_next(sl_row_walk *k)
+{
+    const int is_last = k->piece + 1 == k->n_pieces;
+    k->p += is_last ? k->last_bytes : k->piece_bytes;
+    k->piece = is_last ? 0 : k->piece + 1;
+}
+
+/* The piece, which may be read whole: a short one is followed by the next row, but not the last
+ * row's, which is copied. Beyond the last row: anything. */
+SL_INLINE const uint8_t *sl_row_piece(const sl_row_walk *k, uint8_t *copy)
+{
+    const size_t left = k->p < k->end ? (size_t)(k->end - k->p) : 0;
+    if (left >= k->piece_bytes)
+        return k->p;
+    memcpy(copy, k->p, left);
+    return copy;
+}
+
+SL_INLINE void sl_row_fetch(const uint8_t *p, size_t bytes)
+{
+    SL_UNROLL
+    for (size_t at = 0; at < bytes; at += 64)
+        _mm_prefetch((const char *)((uintptr_t)p + SL_ROW_AHEAD + at), _MM_HINT_T0);
+}
+
+/* ---- The float steps ---- */
+
+/* Sums of a group of rows: block i of row r at r * stride + i. */
+typedef struct sl_row_table {
+    float *isum, *d, *msum, *dmin;
+    size_t stride;
+} sl_row_table;
+
+SL_INLINE sl_row_table sl_row_table_at(float *p, size_t stride, size_t n_rows)
+{
+    const size_t n = n_rows * stride;
+    return (sl_row_table){p, p + n, p + 2 * n, p + 3 * n, stride};
+}
+
+/* A full table, whose sums are added a few blocks at a time while the next one is filled: memory
+ * would rest meanwhile. */
+typedef struct sl_row_pending {
+    sl_row_table t;
+    size_t at, n_blocks;
+    float *y;
+    __m512 acc;
+    __mmask16 lanes;
+} sl_row_pending;
+
+/* Types of 256 have sixteen rows in a table. Blocks at .. at + 3 of all. */
+SL_INLINE void sl_row_turn_table(const float *p, size_t stride, __m512i v[4])
+{
+    SL_UNROLL
+    for (size_t r = 0; r < 4; r++)
+        v[r] = sl_load_4x16(p + r * stride, 4 * stride * sizeof *p);
+    sl_turn_words(v);
+}
+
+SL_INLINE void sl_row_add256(sl_row_pending *f, int has_dmin)
+{
+    __m512i isum[4], d[4], msum[4], dmin[4];
+    sl_row_turn_table(f->t.isum + f->at, f->t.stride, isum);
+    sl_row_turn_table(f->t.d + f->at, f->t.stride, d);
+    if (has_dmin) {
+        sl_row_turn_table(f->t.msum + f->at, f->t.stride, msum);
+        sl_row_turn_table(f->t.dmin + f->at, f->t.stride, dmin);
+    }
+    SL_UNROLL
+    for (size_t k = 0; k < 4; k++) {
+        if (f->at + k >= f->n_blocks)
+            break;
+        f->acc = _mm512_fmadd_ps(_mm512_castsi512_ps(d[k]), _mm512_castsi512_ps(isum[k]), f->acc);
+        if (has_dmin)
+            f->acc = _mm512_fnmadd_ps(_mm512_castsi512_ps(dmin[k]), _mm512_castsi512_ps(msum[k]),
+                                      f->acc);
+    }
+    f->at += 4;
+}
+
+SL_INLINE __m128 sl_row_quarter(__m512i v, int l)
+{
+    const __m512 f = _mm512_castsi512_ps(v);
+    return l == 0   ? _mm512_castps512_ps128(f)
+           : l == 1 ? _mm512_extractf32x4_ps(f, 1)
+           : l == 2 ? _mm512_extractf32x4_ps(f, 2)
+                    : _mm512_extractf32x4_ps(f, 3);
+}
+
+/* Types of 32 have four: more would not fit the first-level cache. Blocks at .. at + 15 of all, of
+ * which those past the end of a row have d = 0 and change nothing (no sum is ever -0). */
+SL_INLINE void sl_row_add32(sl_row_pending *f)
+{
+    __m512i isum[4], d[4];
+    __m128 acc = _mm512_castps512_ps128(f->acc);
+    SL_UNROLL
+    for (size_t r = 0; r < 4; r++) {
+        isum[r] = sl_load64(f->t.isum + f->at + r * f->t.stride);
+        d[r] = sl_load64(f->t.d + f->at + r * f->t.stride);
+    }
+    sl_turn_words(isum);
+    sl_turn_words(d);
+    SL_UNROLL
+    for (int b = 0; b < 16; b++) /* in 128 bits b / 4 of vector b % 4 */
+        acc =
+            _mm_fmadd_ps(sl_row_quarter(d[b % 4], b / 4), sl_row_quarter(isum[b % 4], b / 4), acc);
+    f->acc = _mm512_castps128_ps512(acc);
+    f->at += 16;
+}
+
+/* ---- The loops ---- */
+
+/* What the loop knows of a type; constants. */
+typedef struct sl_row_form {
+    sl_row_unit_fn *unit;   /* a type of 256, or */
+    sl_row_chunk_fn *chunk; /* of 32 */
+    size_t block_bytes;
+    int in_order; /* see sl_row_prepare256(), sl_row_prepare32() */
+    int has_dmin, offset;
+} sl_row_form;
+
+SL_INLINE void sl_row_store256(const sl_row_unit u[4], __m512 dx, int has_dmin,
+                               const sl_row_table *t, size_t at)
+{
+    const __m512i isum[4] = {u[0].isum, u[1].isum, u[2].isum, u[3].isum};
+    _mm512_storeu_ps(t->isum + at, _mm512_cvtepi32_ps(sl_add_lanes(isum)));
+    if (!has_dmin) {
+        __m512i d = _mm512_inserti32x4(u[0].head, _mm512_castsi512_si128(u[1].head), 1);
+        d = _mm512_inserti32x4(d, _mm512_castsi512_si128(u[2].head), 2);
+        d = _mm512_inserti32x4(d, _mm512_castsi512_si128(u[3].head), 3);
+        _mm512_storeu_ps(t->d + at, _mm512_mul_ps(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(d)), dx));
+        return;
+    }
+    const __m512i msum[4] = {u[0].msum, u[1].msum, u[2].msum, u[3].msum};
+    const __m512i heads = sl_turn_lanes(_mm512_unpacklo_epi64(
+        _mm512_unpacklo_epi32(u[0].head, u[1].head), _mm512_unpacklo_epi32(u[2].head, u[3].head)));
+    __m512 d, dmin;
+    sl_split_halves(heads, &d, &dmin);
+    _mm512_storeu_ps(t->msum + at, _mm512_cvtepi32_ps(sl_turn_lanes(sl_add_words(msum))));
+    _mm512_storeu_ps(t->d + at, _mm512_mul_ps(d, dx));
+    _mm512_storeu_ps(t->dmin + at, _mm512_mul_ps(dmin, dx));
+}
+
+/* Sixteen blocks: four pieces, of whichever rows. */
+SL_INLINE void sl_row_step256(sl_row_form f, sl_row_walk *walk, const sl_row_x256 *x,
+                              const sl_row_table *t, size_t at)
+{
+    sl_row_unit u[4];
+    __m512 dx = _mm512_setzero_ps();
+    SL_UNROLL
+    for (int r = 0; r < 4; r++) {
+        uint8_t copy[4 * sizeof(sl_q6_k)];
+        const uint8_t *from = sl_row_piece(walk, copy);
+        const __m128 d = x[walk->piece].d;
+        dx = r == 0   ? _mm512_castps128_ps512(d)
+             : r == 1 ? _mm512_insertf32x4(dx, d, 1)
+             : r == 2 ? _mm512_insertf32x4(dx, d, 2)
+                      : _mm512_insertf32x4(dx, d, 3);
+        sl_row_fetch(walk->p, 4 * f.block_bytes);
+        f.unit(from, x + walk->piece, &u[r]);
+        sl_row_next(walk);
+    }
+    sl_row_store256(u, dx, f.has_dmin, t, at);
+}
+
+/* Sixteen blocks: a piece. */
+SL_INLINE void sl_row_step32(sl_row_form f, sl_row_walk *walk, const sl_row_x32 *x,
+                             const sl_row_table *t, size_t at)
+{
+    uint8_t copy[16 * sizeof(sl_q8_0)];
+    const sl_row_x32 *here = x + walk->piece;
+    __m512i isum;
+    __m512 d;
+    sl_row_fetch(walk->p, 16 * f.block_bytes);
+    f.chunk(sl_row_piece(walk, copy), here, &isum, &d);
+    _mm512_storeu_ps(t->isum + at, _mm512_cvtepi32_ps(isum));
+    _mm512_storeu_ps(t->d + at, _mm512_maskz_mul_ps(here->some, d, here->d));
+    sl_row_next(walk);
+}
+
+/* Activations of all pieces, at the beginning of scratch; returns what follows. */
+SL_INLINE void *sl_row_prepare(sl_row_form f, const char *act, size_t n_cols, size_t n_pieces,
+                               void *scratch)
+{
+    sl_row_x256 *x256 = scratch;
+    sl_row_x32 *x32 = scratch;
+    for (size_t i = 0; i < n_pieces; i++)
+        if (f.unit)
+            sl_row_prepare256(act, n_cols, 4 * i, f.in_order, x256 + i);
+        else
+            sl_row_prepare32(act, n_cols, 16 * i, f.in_order, f.offset, x32 + i);
+    return f.unit ? (void *)(x256 + n_pieces) : (void *)(x32 + n_pieces);
+}
+
+SL_INLINE void sl_row_add(sl_row_form f, sl_row_pending *p)
+{
+    if (f.unit)
+        sl_row_add256(p, f.has_dmin);
+    else
+        sl_row_add32(p);
+}
+
+SL_INLINE void sl_row_finish(sl_row_form f, sl_row_pending *p)
+{
+    while (p->at < p->n_blocks)
+        sl_row_add(f, p);
+    _mm512_mask_storeu_ps(p->y, p->lanes, p->acc);
+}
+
+SL_INLINE void sl_row_mul(sl_row_form f, const uint8_t *w, size_t row_bytes, size_t n_rows,
+                          size_t n_cols, const char *act, float *y, void *scratch)
+{
+    const size_t values = f.unit ? 256 : 32, per_piece = f.unit ? 4 : 16, group = f.unit ? 16 : 4;
+    const size_t n_blocks = n_cols / values, n_pieces = (n_blocks + per_piece - 1) / per_piece;
+    const size_t piece_bytes = per_piece * f.block_bytes, stride = n_pieces * per_piece;
+    float *tables = sl_row_prepare(f, act, n_cols, n_pieces, scratch);
+    sl_row_walk walk = {w,           w + n_rows * row_bytes,
+                        0,           n_pieces,
+                        piece_bytes, row_bytes - (n_pieces - 1) * piece_bytes};
+    sl_row_pending full = {.y = y};
+    int turn = 0;
+    for (size_t row = 0; row < n_rows; row += group) {
+        const size_t n = n_rows - row < group ? n_rows - row : group;
+        const sl_row_table t =
+            sl_row_table_at(tables + (turn ? 4 * group * stride : 0), stride, group);
+        for (size_t at = 0; at < n * stride; at += 16) {
+            if (f.unit)
+                sl_row_step256(f, &walk, scratch, &t, at);
+            else
+                sl_row_step32(f, &walk, scratch, &t, at);
+            if (at % 64 == 0 && full.at < full.n_blocks)
+                sl_row_add(f, &full);
+        }
+        sl_row_finish(f, &full);
+        full = (sl_row_pending){
+            t, 0, n_blocks, y + row, _mm512_setzero_ps(), (__mmask16)((1u << n) - 1)};
+        turn = !turn;
+    }
+    sl_row_finish(f, &full);
+}
+
+/* Whether this is the way for one activation row. Pieces of shorter rows would be mostly empty;
+ * activations and tables of longer ones leave the first-level cache, which only types of 256, with
+ * fewer sums, make up for. */
+SL_INLINE int sl_row_suits(sl_row_form f, size_t n_cols)
+{
+    return f.unit ? n_cols >= SL_ROW_LEAST_256
+                  : n_cols >= SL_ROW_LEAST_32 && n_cols <= SL_ROW_MOST_32;
+}
+
+/* The product of a type: here or, by mul_type, in avx512_mul.h. */
+#define ROW(type, ...)                                                                             \
+    static void row_##type(SL_MUL_ARGS)                                                            \
+    {                                                                                              \
+        const sl_row_form f = {__VA_ARGS__, .block_bytes = sizeof(sl_##type)};                     \
+        if (n_batch == 1 && sl_row_suits(f, n_cols))                                               \
+            sl_row_mul(f, w, row_bytes, n_rows, n_cols, act, y, scratch);                          \
+        else                                                                                       \
+            mul_##type(w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride,         \
+                       scratch, beside);                                                           \
+    }
+
+#endif
