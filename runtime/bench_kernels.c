@@ -235,9 +235,9 @@ static sl_status measure_rates(bench *b, sl_err *err)
     sl_status st =
         single && every ? SL_OK : sl_fail(err, SL_ENOMEM, "cannot start the worker threads");
     if (!st)
-        st = sl_memory_rate(single, 256u << 20, &b->rate, err);
+        st = sl_memory_rate(single, STREAM_BYTES, &b->rate, err);
     if (!st)
-        st = sl_memory_rate(every, 256u << 20, &all, err);
+        st = sl_memory_rate(every, STREAM_BYTES, &all, err);
     if (!st && b->json) {
         sl_json_write_double(b->json, "memory_bytes_per_s", b->rate);
         sl_json_write_double(b->json, "memory_bytes_per_s_all_threads", all);

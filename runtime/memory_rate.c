@@ -6,11 +6,15 @@
 
 enum {
     TASKS = 64,
-    WALKS = 7,
+    WALKS = 4, /* with each distance, at least */
     WORDS = 8,
-    AHEAD = 64, /* 1 KiB: prefetchers of some CPUs start late */
+    LEAST_NS = 100000000,
     HUGE_PAGE = 2 << 20
 };
+
+/* Bytes from what is read to what is fetched: which is best depends on the CPU's own prefetcher,
+ * and on how long memory takes. 0: the CPU alone. */
+static const size_t distances[] = {0, 1 << 10, 4 << 10, 8 << 10, 16 << 10};
 
 /* 16 bytes: every CPU here has such registers, and two loads of them per cycle outrun any memory.
  */
@@ -19,6 +23,7 @@ typedef uint64_t vector __attribute__((vector_size(16)));
 typedef struct sweep {
     const vector *data;
     size_t n_each;     /* vectors per task, a multiple of WORDS */
+    size_t ahead;      /* bytes */
     vector sum[TASKS]; /* used, so that the loads are not left out */
 } sweep;
 
@@ -26,11 +31,12 @@ static void sum_run(void *ctx, size_t task, unsigned worker)
 {
     sweep *s = ctx;
     const vector *at = s->data + task * s->n_each;
-    vector a = {0}, b = {0}, c = {0}, d = {0}; /* an array would live in memory */
+    const uintptr_t next = (uintptr_t)at + s->ahead; /* may lie past the end */
+    vector a = {0}, b = {0}, c = {0}, d = {0};       /* an array would live in memory */
     (void)worker;
     for (size_t i = 0; i < s->n_each; i += WORDS) {
-        __builtin_prefetch(at + i + AHEAD);
-        __builtin_prefetch(at + i + AHEAD + WORDS / 2);
+        __builtin_prefetch((const void *)(next + i * sizeof *at));
+        __builtin_prefetch((const void *)(next + (i + WORDS / 2) * sizeof *at));
         a += at[i] ^ at[i + 4];
         b += at[i + 1] ^ at[i + 5];
         c += at[i + 2] ^ at[i + 6];
@@ -57,7 +63,10 @@ sl_status sl_memory_rate(sl_workers *w, uint64_t bytes, double *rate, sl_err *er
         return sl_fail(err, SL_ENOMEM, "out of memory to measure its bandwidth");
     memset(data, 1, size);
     sweep s = {.data = data, .n_each = n_each};
-    for (int i = 0; i < WALKS; i++) {
+    const size_t n_distances = sizeof distances / sizeof distances[0];
+    const uint64_t first = sl_now_ns();
+    for (size_t i = 0; i < WALKS * n_distances || sl_now_ns() - first < LEAST_NS; i++) {
+        s.ahead = distances[i % n_distances];
         uint64_t begin = sl_now_ns();
         sl_workers_run(w, sum_run, &s, TASKS);
         uint64_t took = sl_now_ns() - begin;
