@@ -8,9 +8,9 @@ enum { BLOCK_BYTES = 512 << 10 };
 
 /* ---- one activation row ---- */
 
-/* Bytes that are read ahead at least, and bytes of two rows with which those that follow still fit
- * the first-level cache. */
-enum { AHEAD = 8 << 10, PAIR_BYTES = 16 << 10 };
+/* Bytes that are read ahead at least, and bytes of two rows and an activation row with which the
+ * rows that follow still fit the first-level cache. */
+enum { AHEAD = 12 << 10, PAIR_BYTES = 24 << 10 };
 
 /* Two rows from r up, while the bytes that follow come in in the order of their addresses: rows
  * side by side would be many short visits to the memory's pages. */
@@ -45,13 +45,13 @@ SL_INLINE void gemv_pair(sl_weight type, const avx2_rows *t, size_t r)
 }
 
 /* Long rows as AVX2 has them: for two there is no room, and one alone waits for its sums. (11008
- * columns of bf16 in memory: pairs 33, one row 33, this 39 GB/s of 47; 4096 columns: pairs 39, this
- * 36 to 39 of 44; 1536 columns: pairs 41, this 34.) */
+ * columns of bf16 in memory: pairs 33, one row 33, this 39 GB/s of 47; 4096 columns: pairs 47, this
+ * 51 of 59; 2048 columns: pairs 50, this 44 of 55.) */
 SL_INLINE void gemv(sl_weight type, const avx2_rows *t, size_t n_rows)
 {
     const size_t whole = t->n_cols / SL_LANES * SL_LANES;
     size_t r = 0;
-    if (2 * t->row_bytes <= PAIR_BYTES)
+    if (2 * t->row_bytes + t->n_cols * sizeof(float) <= PAIR_BYTES)
         for (; r + 2 <= n_rows; r += 2)
             gemv_pair(type, t, r);
     for (; r + 4 <= n_rows; r += 4)

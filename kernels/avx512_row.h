@@ -1,9 +1,10 @@
-/* One activation row, AVX-512 VNNI: weights are read in the order of their addresses, which is what
- * memory gives most of (docs/experiments.md). So here a vector's lanes are blocks that follow each
- * other, not rows: sixteen blocks give their integer sums and scales as floats, these wait in
- * scratch, and when sixteen rows have theirs, they are turned and every row adds its blocks in
- * ascending order in a lane of its own, as scalar_quant.c says. Activations are brought into the
- * order of the lanes once a call. For avx512_quant.c, beside avx512_mul.h. */
+/* One activation row, and of types of 256 up to four, AVX-512 VNNI: weights are read in the order
+ * of their addresses, which is what memory gives most of (docs/experiments.md). So here a vector's
+ * lanes are blocks that follow each other, not rows: sixteen blocks give their integer sums and
+ * scales as floats, these wait in scratch, and when sixteen rows have theirs, they are turned and
+ * every row adds its blocks in ascending order in a lane of its own, as scalar_quant.c says.
+ * Activations are brought into the order of the lanes once a call. For avx512_quant.c, beside
+ * avx512_mul.h. */
 #ifndef SL_AVX512_ROW_H
 #define SL_AVX512_ROW_H
 
@@ -15,6 +16,8 @@
  * memory at 55 GB/s: 8 KiB 42, 16 KiB 50, 24 KiB 42 GB/s). */
 enum { SL_ROW_AHEAD = 16 << 10 };
 enum { SL_ROW_LEAST_256 = 1024, SL_ROW_LEAST_32 = 512, SL_ROW_MOST_32 = 8192 };
+enum { SL_ROW_MOST_256 = 32768 }; /* all activation rows together */
+enum { SL_ROW_MOST_BATCH = 4 };
 
 /* What 1024 columns of activations give to a type of 256: x[i][k]: part i of each block, lanes as
  * the type's sums want them; sums: of q, block b in lane b. Past the end of a row: zeros. */
@@ -134,11 +137,13 @@ SL_INLINE __m512i sl_halves_right(__m512i v, int first, int second)
 
 /* Four blocks: sums still apart, and the first word of each. */
 typedef struct sl_row_unit {
-    __m512i isum; /* block b: words b */
-    __m512i msum; /* block b: 128 bits b */
-    __m512i head; /* block b: 128 bits b; word 0 holds d and dmin */
+    __m512i isum[SL_ROW_MOST_BATCH]; /* block b: words b */
+    __m512i msum[SL_ROW_MOST_BATCH]; /* block b: 128 bits b */
+    __m512i head;                    /* block b: 128 bits b; word 0 holds d and dmin */
 } sl_row_unit;
-typedef void sl_row_unit_fn(const uint8_t *p, const sl_row_x256 *x, sl_row_unit *u);
+/* x: of n_x activation rows, step apart. */
+typedef void sl_row_unit_fn(const uint8_t *p, const sl_row_x256 *x, size_t step, int n_x,
+                            sl_row_unit *u);
 
 /* Scales and minima of sl_k_scales() as int16: block b in 128 bits b, in order. */
 SL_INLINE void sl_row_k_scales(__m512i head, __m512i *scale, __m512i *min)
@@ -167,40 +172,52 @@ SL_INLINE __m512i sl_row_pairs(__m512i scale, int c)
  * in the second; x[2c] meets the low, x[2c + 1] the high nibbles. Their sums fit 16 bits (16
  * products of at most 15 * 127), so a pair of them meets a pair of scales. High nibbles count 16
  * times. */
-SL_INLINE void sl_row_unit_q4_k(const uint8_t *p, const sl_row_x256 *x, sl_row_unit *u)
+SL_INLINE void sl_row_unit_q4_k(const uint8_t *p, const sl_row_x256 *x, size_t step, int n_x,
+                                sl_row_unit *u)
 {
     const __m512i low = _mm512_set1_epi8(15), high = _mm512_set1_epi8((char)0xf0);
     __m512i scale, min;
     u->head = sl_load_4x16(p, sizeof(sl_q4_k));
     sl_row_k_scales(u->head, &scale, &min);
-    u->msum = _mm512_dpwssd_epi32(_mm512_setzero_si512(), min, x->sums[0]);
-    u->isum = _mm512_setzero_si512();
+    SL_UNROLL
+    for (int b = 0; b < n_x; b++) {
+        u->msum[b] = _mm512_dpwssd_epi32(_mm512_setzero_si512(), min, x[(size_t)b * step].sums[0]);
+        u->isum[b] = _mm512_setzero_si512();
+    }
     SL_UNROLL
     for (int c = 0; c < 2; c++) {
-        __m512i v[4], q[4];
+        __m512i v[4], even[4], odd[4];
         sl_row_turned(p + 16 + 64 * c, sizeof(sl_q4_k), v);
         SL_UNROLL
-        for (int k = 0; k < 4; k++)
-            q[k] = _mm512_and_si512(v[k], low);
-        const __m512i even = sl_row_dot4(q, x->x[2 * c]);
+        for (int k = 0; k < 4; k++) {
+            even[k] = _mm512_and_si512(v[k], low);
+            odd[k] = _mm512_and_si512(v[k], high);
+        }
+        const __m512i pairs = sl_row_pairs(scale, c);
         SL_UNROLL
-        for (int k = 0; k < 4; k++)
-            q[k] = _mm512_and_si512(v[k], high);
-        const __m512i odd = _mm512_slli_epi32(sl_row_dot4(q, x->x[2 * c + 1]), 12);
-        u->isum = _mm512_dpwssd_epi32(u->isum, _mm512_mask_blend_epi16(0xaaaaaaaa, even, odd),
-                                      sl_row_pairs(scale, c));
+        for (int b = 0; b < n_x; b++) {
+            const sl_row_x256 *xb = x + (size_t)b * step;
+            const __m512i first = sl_row_dot4(even, xb->x[2 * c]);
+            const __m512i second = _mm512_slli_epi32(sl_row_dot4(odd, xb->x[2 * c + 1]), 12);
+            u->isum[b] = _mm512_dpwssd_epi32(
+                u->isum[b], _mm512_mask_blend_epi16(0xaaaaaaaa, first, second), pairs);
+        }
     }
 }
 
 /* As Q4_K, but the sums do not fit 16 bits. */
-SL_INLINE void sl_row_unit_q5_k(const uint8_t *p, const sl_row_x256 *x, sl_row_unit *u)
+SL_INLINE void sl_row_unit_q5_k(const uint8_t *p, const sl_row_x256 *x, size_t step, int n_x,
+                                sl_row_unit *u)
 {
     const __m512i sixteen = _mm512_set1_epi8(16);
     __m512i scale, min, fifth[4];
     u->head = sl_load_4x16(p, sizeof(sl_q5_k));
     sl_row_k_scales(u->head, &scale, &min);
-    u->msum = _mm512_dpwssd_epi32(_mm512_setzero_si512(), min, x->sums[0]);
-    u->isum = _mm512_setzero_si512();
+    SL_UNROLL
+    for (int b = 0; b < n_x; b++) {
+        u->msum[b] = _mm512_dpwssd_epi32(_mm512_setzero_si512(), min, x[(size_t)b * step].sums[0]);
+        u->isum[b] = _mm512_setzero_si512();
+    }
     sl_row_turned_twice(p + 16, sizeof(sl_q5_k), fifth);
     SL_UNROLL
     for (int c = 0; c < 2; c++) {
@@ -217,16 +234,22 @@ SL_INLINE void sl_row_unit_q5_k(const uint8_t *p, const sl_row_x256 *x, sl_row_u
         }
         const __m512i pairs = sl_row_pairs(scale, c);
         const __m512i first = _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff));
-        const __m512i a = _mm512_mullo_epi32(sl_row_dot4(even, x->x[2 * c]), first);
-        const __m512i b =
-            _mm512_mullo_epi32(sl_row_dot4(odd, x->x[2 * c + 1]), _mm512_srli_epi32(pairs, 16));
-        u->isum = _mm512_add_epi32(u->isum, _mm512_add_epi32(a, b));
+        const __m512i second = _mm512_srli_epi32(pairs, 16);
+        SL_UNROLL
+        for (int b = 0; b < n_x; b++) {
+            const sl_row_x256 *xb = x + (size_t)b * step;
+            const __m512i sums =
+                _mm512_add_epi32(_mm512_mullo_epi32(sl_row_dot4(even, xb->x[2 * c]), first),
+                                 _mm512_mullo_epi32(sl_row_dot4(odd, xb->x[2 * c + 1]), second));
+            u->isum[b] = _mm512_add_epi32(u->isum[b], sums);
+        }
     }
 }
 
 /* 64 bytes of nibbles: low nibbles are columns 128h up, high ones 64 more, in order; so 128 bits
  * are a sub-block. sums[0]: of its first eight, sums[1]: of its last eight sub-blocks. */
-SL_INLINE void sl_row_unit_q6_k(const uint8_t *p, const sl_row_x256 *x, sl_row_unit *u)
+SL_INLINE void sl_row_unit_q6_k(const uint8_t *p, const sl_row_x256 *x, size_t step, int n_x,
+                                sl_row_unit *u)
 {
     const __m512i zero = _mm512_setzero_si512(), top2 = _mm512_set1_epi8(0x30);
     const __m512i bytes = sl_load_4x16(p + 192, sizeof(sl_q6_k));
@@ -234,12 +257,16 @@ SL_INLINE void sl_row_unit_q6_k(const uint8_t *p, const sl_row_x256 *x, sl_row_u
     const __m512i to_top =
         _mm512_setr_epi32(24, 24, 24, 24, 16, 16, 16, 16, 8, 8, 8, 8, 0, 0, 0, 0);
     /* bytes at the top of the int16, so times 256; 32 of it is left after >> 3 */
-    __m512i off = _mm512_dpwssd_epi32(zero, _mm512_srai_epi16(_mm512_unpacklo_epi8(zero, bytes), 3),
-                                      x->sums[0]);
-    off = _mm512_dpwssd_epi32(off, _mm512_srai_epi16(_mm512_unpackhi_epi8(zero, bytes), 3),
-                              x->sums[1]);
-    u->isum = _mm512_sub_epi32(zero, sl_turn_lanes(off));
-    u->msum = zero;
+    const __m512i off_a = _mm512_srai_epi16(_mm512_unpacklo_epi8(zero, bytes), 3);
+    const __m512i off_b = _mm512_srai_epi16(_mm512_unpackhi_epi8(zero, bytes), 3);
+    SL_UNROLL
+    for (int b = 0; b < n_x; b++) {
+        const sl_row_x256 *xb = x + (size_t)b * step;
+        const __m512i off =
+            _mm512_dpwssd_epi32(_mm512_dpwssd_epi32(zero, off_a, xb->sums[0]), off_b, xb->sums[1]);
+        u->isum[b] = _mm512_sub_epi32(zero, sl_turn_lanes(off));
+        u->msum[b] = zero;
+    }
     SL_UNROLL
     for (int h = 0; h < 2; h++) {
         __m512i v[4], high[4], first[4], last[4];
@@ -256,9 +283,14 @@ SL_INLINE void sl_row_unit_q6_k(const uint8_t *p, const sl_row_x256 *x, sl_row_u
                             : _mm512_shuffle_i32x4(scales, scales, 0x55);
         const __m512i scale_a = _mm512_srai_epi32(_mm512_sllv_epi32(a, to_top), 24);
         const __m512i scale_b = _mm512_srai_epi32(_mm512_sllv_epi32(b, to_top), 24);
-        const __m512i sum_a = _mm512_mullo_epi32(sl_row_dot4(first, x->x[2 * h]), scale_a);
-        const __m512i sum_b = _mm512_mullo_epi32(sl_row_dot4(last, x->x[2 * h + 1]), scale_b);
-        u->isum = _mm512_add_epi32(u->isum, _mm512_add_epi32(sum_a, sum_b));
+        SL_UNROLL
+        for (int i = 0; i < n_x; i++) {
+            const sl_row_x256 *xb = x + (size_t)i * step;
+            const __m512i sums =
+                _mm512_add_epi32(_mm512_mullo_epi32(sl_row_dot4(first, xb->x[2 * h]), scale_a),
+                                 _mm512_mullo_epi32(sl_row_dot4(last, xb->x[2 * h + 1]), scale_b));
+            u->isum[i] = _mm512_add_epi32(u->isum[i], sums);
+        }
     }
     const uint8_t *d = p + 208;
     __m128i heads = _mm_cvtsi32_si128(sl_load_u16(d));
@@ -343,11 +375,16 @@ SL_INLINE void sl_row_chunk_q4_0(const uint8_t *p, const sl_row_x32 *x, __m512i 
         _mm512_castsi512_si256(_mm512_or_si512(_mm512_or_si512(first, next), last)));
 }
 
-_Static_assert(sizeof(sl_row_x256) / 1024 + 1 + 2 * 16 * 4 * sizeof(float) / 256 <=
-                       SL_MUL_SCRATCH_PER_COL &&
-                   sizeof(sl_row_x32) / 512 + 1 + 2 * 4 * 4 * sizeof(float) / 32 <=
-                       SL_MUL_SCRATCH_PER_COL / 2,
-               "activations and two tables, with rows of one piece and a little, fit the scratch");
+/* What a piece of columns takes: activations, and two tables. The last of a row may be short. */
+enum {
+    SL_ROW_PIECE_256 = sizeof(sl_row_x256) + 2 * 16 * 4 * 4 * sizeof(float),
+    SL_ROW_PIECE_32 = sizeof(sl_row_x32) + 2 * 4 * 16 * 4 * sizeof(float)
+};
+_Static_assert(SL_ROW_MOST_BATCH *SL_ROW_PIECE_256 *(SL_ROW_LEAST_256 + 768) <=
+                       SL_MUL_SCRATCH_PER_COL * SL_ROW_LEAST_256 * 1024 &&
+                   SL_ROW_PIECE_32 * (SL_ROW_LEAST_32 + 480) <=
+                       SL_MUL_SCRATCH_PER_COL * SL_ROW_LEAST_32 * 512,
+               "the pieces of the shortest rows, and so of all, fit the scratch");
 
 /* ---- Activations ---- */
 
@@ -528,48 +565,55 @@ typedef struct sl_row_form {
     int has_dmin, offset;
 } sl_row_form;
 
-SL_INLINE void sl_row_store256(const sl_row_unit u[4], __m512 dx, int has_dmin,
-                               const sl_row_table *t, size_t at)
+/* d and dmin of sixteen blocks in order. */
+SL_INLINE void sl_row_heads(const sl_row_unit u[4], int has_dmin, __m512 *d, __m512 *dmin)
 {
-    const __m512i isum[4] = {u[0].isum, u[1].isum, u[2].isum, u[3].isum};
-    _mm512_storeu_ps(t->isum + at, _mm512_cvtepi32_ps(sl_add_lanes(isum)));
-    if (!has_dmin) {
-        __m512i d = _mm512_inserti32x4(u[0].head, _mm512_castsi512_si128(u[1].head), 1);
-        d = _mm512_inserti32x4(d, _mm512_castsi512_si128(u[2].head), 2);
-        d = _mm512_inserti32x4(d, _mm512_castsi512_si128(u[3].head), 3);
-        _mm512_storeu_ps(t->d + at, _mm512_mul_ps(_mm512_cvtph_ps(_mm512_cvtepi32_epi16(d)), dx));
+    if (has_dmin) {
+        sl_split_halves(
+            sl_turn_lanes(_mm512_unpacklo_epi64(_mm512_unpacklo_epi32(u[0].head, u[1].head),
+                                                _mm512_unpacklo_epi32(u[2].head, u[3].head))),
+            d, dmin);
         return;
     }
-    const __m512i msum[4] = {u[0].msum, u[1].msum, u[2].msum, u[3].msum};
-    const __m512i heads = sl_turn_lanes(_mm512_unpacklo_epi64(
-        _mm512_unpacklo_epi32(u[0].head, u[1].head), _mm512_unpacklo_epi32(u[2].head, u[3].head)));
-    __m512 d, dmin;
-    sl_split_halves(heads, &d, &dmin);
-    _mm512_storeu_ps(t->msum + at, _mm512_cvtepi32_ps(sl_turn_lanes(sl_add_words(msum))));
-    _mm512_storeu_ps(t->d + at, _mm512_mul_ps(d, dx));
-    _mm512_storeu_ps(t->dmin + at, _mm512_mul_ps(dmin, dx));
+    __m512i heads = _mm512_inserti32x4(u[0].head, _mm512_castsi512_si128(u[1].head), 1);
+    heads = _mm512_inserti32x4(heads, _mm512_castsi512_si128(u[2].head), 2);
+    heads = _mm512_inserti32x4(heads, _mm512_castsi512_si128(u[3].head), 3);
+    *dmin = *d = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(heads));
 }
 
 /* Sixteen blocks: four pieces, of whichever rows. */
-SL_INLINE void sl_row_step256(sl_row_form f, sl_row_walk *walk, const sl_row_x256 *x,
+SL_INLINE void sl_row_step256(sl_row_form f, int n_x, sl_row_walk *walk, const sl_row_x256 *x,
                               const sl_row_table *t, size_t at)
 {
     sl_row_unit u[4];
-    __m512 dx = _mm512_setzero_ps();
+    const sl_row_x256 *here[4];
+    __m512 d, dmin;
     SL_UNROLL
     for (int r = 0; r < 4; r++) {
         uint8_t copy[4 * sizeof(sl_q6_k)];
         const uint8_t *from = sl_row_piece(walk, copy);
-        const __m128 d = x[walk->piece].d;
-        dx = r == 0   ? _mm512_castps128_ps512(d)
-             : r == 1 ? _mm512_insertf32x4(dx, d, 1)
-             : r == 2 ? _mm512_insertf32x4(dx, d, 2)
-                      : _mm512_insertf32x4(dx, d, 3);
+        here[r] = x + walk->piece;
         sl_row_fetch(walk->p, 4 * f.block_bytes);
-        f.unit(from, x + walk->piece, &u[r]);
+        f.unit(from, here[r], walk->n_pieces, n_x, &u[r]);
         sl_row_next(walk);
     }
-    sl_row_store256(u, dx, f.has_dmin, t, at);
+    sl_row_heads(u, f.has_dmin, &d, &dmin);
+    SL_UNROLL
+    for (int b = 0; b < n_x; b++) {
+        const size_t step = (size_t)b * walk->n_pieces;
+        __m512 dx = _mm512_castps128_ps512(here[0][step].d);
+        dx = _mm512_insertf32x4(dx, here[1][step].d, 1);
+        dx = _mm512_insertf32x4(dx, here[2][step].d, 2);
+        dx = _mm512_insertf32x4(dx, here[3][step].d, 3);
+        const __m512i isum[4] = {u[0].isum[b], u[1].isum[b], u[2].isum[b], u[3].isum[b]};
+        _mm512_storeu_ps(t[b].isum + at, _mm512_cvtepi32_ps(sl_add_lanes(isum)));
+        _mm512_storeu_ps(t[b].d + at, _mm512_mul_ps(d, dx));
+        if (!f.has_dmin)
+            continue;
+        const __m512i msum[4] = {u[0].msum[b], u[1].msum[b], u[2].msum[b], u[3].msum[b]};
+        _mm512_storeu_ps(t[b].msum + at, _mm512_cvtepi32_ps(sl_turn_lanes(sl_add_words(msum))));
+        _mm512_storeu_ps(t[b].dmin + at, _mm512_mul_ps(dmin, dx));
+    }
 }
 
 /* Sixteen blocks: a piece. */
@@ -588,17 +632,18 @@ SL_INLINE void sl_row_step32(sl_row_form f, sl_row_walk *walk, const sl_row_x32 
 }
 
 /* Activations of all pieces, at the beginning of scratch; returns what follows. */
-SL_INLINE void *sl_row_prepare(sl_row_form f, const char *act, size_t n_cols, size_t n_pieces,
-                               void *scratch)
+SL_INLINE void *sl_row_prepare(sl_row_form f, const char *act, size_t act_bytes, int n_x,
+                               size_t n_cols, size_t n_pieces, void *scratch)
 {
     sl_row_x256 *x256 = scratch;
     sl_row_x32 *x32 = scratch;
-    for (size_t i = 0; i < n_pieces; i++)
-        if (f.unit)
-            sl_row_prepare256(act, n_cols, 4 * i, f.in_order, x256 + i);
-        else
-            sl_row_prepare32(act, n_cols, 16 * i, f.in_order, f.offset, x32 + i);
-    return f.unit ? (void *)(x256 + n_pieces) : (void *)(x32 + n_pieces);
+    for (int b = 0; b < n_x; b++, act += act_bytes)
+        for (size_t i = 0; i < n_pieces; i++)
+            if (f.unit)
+                sl_row_prepare256(act, n_cols, 4 * i, f.in_order, x256++);
+            else
+                sl_row_prepare32(act, n_cols, 16 * i, f.in_order, f.offset, x32++);
+    return f.unit ? (void *)x256 : (void *)x32;
 }
 
 SL_INLINE void sl_row_add(sl_row_form f, sl_row_pending *p)
@@ -616,45 +661,67 @@ SL_INLINE void sl_row_finish(sl_row_form f, sl_row_pending *p)
     _mm512_mask_storeu_ps(p->y, p->lanes, p->acc);
 }
 
-SL_INLINE void sl_row_mul(sl_row_form f, const uint8_t *w, size_t row_bytes, size_t n_rows,
-                          size_t n_cols, const char *act, float *y, void *scratch)
+/* n_x: 1, or with a type of 256 up to SL_ROW_MOST_BATCH. */
+SL_INLINE void sl_row_mul(sl_row_form f, int n_x, const uint8_t *w, size_t row_bytes, size_t n_rows,
+                          size_t n_cols, const char *act, size_t act_bytes, float *y,
+                          size_t y_stride, void *scratch)
 {
     const size_t values = f.unit ? 256 : 32, per_piece = f.unit ? 4 : 16, group = f.unit ? 16 : 4;
     const size_t n_blocks = n_cols / values, n_pieces = (n_blocks + per_piece - 1) / per_piece;
     const size_t piece_bytes = per_piece * f.block_bytes, stride = n_pieces * per_piece;
-    float *tables = sl_row_prepare(f, act, n_cols, n_pieces, scratch);
+    float *tables = sl_row_prepare(f, act, act_bytes, n_x, n_cols, n_pieces, scratch);
     sl_row_walk walk = {w,           w + n_rows * row_bytes,
                         0,           n_pieces,
                         piece_bytes, row_bytes - (n_pieces - 1) * piece_bytes};
-    sl_row_pending full = {.y = y};
+    sl_row_pending full[SL_ROW_MOST_BATCH];
+    SL_UNROLL
+    for (int b = 0; b < n_x; b++)
+        full[b] = (sl_row_pending){.y = y};
     int turn = 0;
     for (size_t row = 0; row < n_rows; row += group) {
         const size_t n = n_rows - row < group ? n_rows - row : group;
-        const sl_row_table t =
-            sl_row_table_at(tables + (turn ? 4 * group * stride : 0), stride, group);
+        sl_row_table t[SL_ROW_MOST_BATCH];
+        SL_UNROLL
+        for (int b = 0; b < n_x; b++)
+            t[b] = sl_row_table_at(tables + (size_t)(n_x * turn + b) * 4 * group * stride, stride,
+                                   group);
         for (size_t at = 0; at < n * stride; at += 16) {
             if (f.unit)
-                sl_row_step256(f, &walk, scratch, &t, at);
+                sl_row_step256(f, n_x, &walk, scratch, t, at);
             else
-                sl_row_step32(f, &walk, scratch, &t, at);
-            if (at % 64 == 0 && full.at < full.n_blocks)
-                sl_row_add(f, &full);
+                sl_row_step32(f, &walk, scratch, t, at);
+            SL_UNROLL
+            for (int b = 0; b < n_x; b++)
+                if (at % 64 == (size_t)(16 * b) && full[b].at < full[b].n_blocks)
+                    sl_row_add(f, &full[b]);
         }
-        sl_row_finish(f, &full);
-        full = (sl_row_pending){
-            t, 0, n_blocks, y + row, _mm512_setzero_ps(), (__mmask16)((1u << n) - 1)};
+        SL_UNROLL
+        for (int b = 0; b < n_x; b++) {
+            sl_row_finish(f, &full[b]);
+            full[b] = (sl_row_pending){t[b],
+                                       0,
+                                       n_blocks,
+                                       y + (size_t)b * y_stride + row,
+                                       _mm512_setzero_ps(),
+                                       (__mmask16)((1u << n) - 1)};
+        }
         turn = !turn;
     }
-    sl_row_finish(f, &full);
+    SL_UNROLL
+    for (int b = 0; b < n_x; b++)
+        sl_row_finish(f, &full[b]);
 }
 
-/* Whether this is the way for one activation row. Pieces of shorter rows would be mostly empty;
- * activations and tables of longer ones leave the first-level cache, which only types of 256, with
- * fewer sums, make up for. */
-SL_INLINE int sl_row_suits(sl_row_form f, size_t n_cols)
+/* Whether this is the way. Pieces of shorter rows would be mostly empty; activations and tables of
+ * longer ones leave the first-level cache, which only types of 256, with fewer sums, make up for.
+ * Of those, what opening a piece costs is shared by the activation rows. */
+SL_INLINE int sl_row_suits(sl_row_form f, size_t n_cols, size_t n_batch)
 {
-    return f.unit ? n_cols >= SL_ROW_LEAST_256
-                  : n_cols >= SL_ROW_LEAST_32 && n_cols <= SL_ROW_MOST_32;
+    if (!f.unit)
+        return n_batch == 1 && n_cols >= SL_ROW_LEAST_32 && n_cols <= SL_ROW_MOST_32;
+    if (n_batch == 0 || n_batch > SL_ROW_MOST_BATCH || n_cols < SL_ROW_LEAST_256)
+        return 0;
+    return n_batch == 1 || n_batch * n_cols <= SL_ROW_MOST_256;
 }
 
 /* The product of a type: here or, by mul_type, in avx512_mul.h. */
@@ -662,11 +729,17 @@ SL_INLINE int sl_row_suits(sl_row_form f, size_t n_cols)
     static void row_##type(SL_MUL_ARGS)                                                            \
     {                                                                                              \
         const sl_row_form f = {__VA_ARGS__, .block_bytes = sizeof(sl_##type)};                     \
-        if (n_batch == 1 && sl_row_suits(f, n_cols))                                               \
-            sl_row_mul(f, w, row_bytes, n_rows, n_cols, act, y, scratch);                          \
-        else                                                                                       \
+        if (!sl_row_suits(f, n_cols, n_batch))                                                     \
             mul_##type(w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride,         \
                        scratch, beside);                                                           \
+        else if (n_batch == 1)                                                                     \
+            sl_row_mul(f, 1, w, row_bytes, n_rows, n_cols, act, act_bytes, y, y_stride, scratch);  \
+        else if (f.unit && n_batch == 2)                                                           \
+            sl_row_mul(f, 2, w, row_bytes, n_rows, n_cols, act, act_bytes, y, y_stride, scratch);  \
+        else if (f.unit && n_batch == 3)                                                           \
+            sl_row_mul(f, 3, w, row_bytes, n_rows, n_cols, act, act_bytes, y, y_stride, scratch);  \
+        else if (f.unit)                                                                           \
+            sl_row_mul(f, 4, w, row_bytes, n_rows, n_cols, act, act_bytes, y, y_stride, scratch);  \
     }
 
 #endif
