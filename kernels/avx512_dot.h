@@ -18,11 +18,19 @@ SL_INLINE __m512 avx512_widen(sl_weight type, __m256i half)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
+SL_INLINE __m512 avx512_narrow(__m512d first, __m512d last)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(first)), _mm512_cvtpd_ps(last),
+                              1);
+}
+
 /* Sixteen elements. */
 SL_INLINE __m512 avx512_load(sl_weight type, const uint8_t *p)
 {
     if (type == SL_W_F32)
         return _mm512_loadu_ps(p);
+    if (type == SL_W_F64)
+        return avx512_narrow(_mm512_loadu_pd(p), _mm512_loadu_pd(p + 64));
     return avx512_widen(type, _mm256_loadu_si256((const void *)p));
 }
 
@@ -31,6 +39,9 @@ SL_INLINE __m512 avx512_load_some(sl_weight type, const uint8_t *p, __mmask16 so
 {
     if (type == SL_W_F32)
         return _mm512_maskz_loadu_ps(some, p);
+    if (type == SL_W_F64)
+        return avx512_narrow(_mm512_maskz_loadu_pd((__mmask8)some, p),
+                             _mm512_maskz_loadu_pd((__mmask8)(some >> 8), p + 64));
     return avx512_widen(type, _mm256_maskz_loadu_epi16(some, p));
 }
 

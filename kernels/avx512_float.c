@@ -54,6 +54,13 @@ SL_INLINE void gemv(sl_weight type, const avx2_rows *t, size_t n_rows)
     if (2 * t->row_bytes + t->n_cols * sizeof(float) <= PAIR_BYTES)
         for (; r + 2 <= n_rows; r += 2)
             gemv_pair(type, t, r);
+    /* So many bytes that one row's sums keep up, and then addresses are in order; for F64 the
+       hardware's own prefetches are best. */
+    if (type == SL_W_F64 || type == SL_W_F32) {
+        for (; r < n_rows; r++)
+            avx512_dot_tile(type, 1, 1, t, r, 0, 0, whole, NULL, type == SL_W_F32 ? AHEAD : 0);
+        return;
+    }
     for (; r + 4 <= n_rows; r += 4)
         avx2_dot_tile(type, 4, 1, t, r, 0, 0, whole, NULL, 4 * t->row_bytes);
     for (; r < n_rows; r++)
@@ -98,6 +105,12 @@ static void mul_bf16(SL_MUL_ARGS)
         beside);
 }
 
+static void mul_f64(SL_MUL_ARGS)
+{
+    mul(SL_W_F64, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride, scratch,
+        beside);
+}
+
 /* ---- rows ---- */
 
 /* Whole vectors, then the rest under a mask: the body sees at, n's index of its first element, and
@@ -128,5 +141,6 @@ void sl_kernels_fill_avx512_float(sl_kernels *k)
     k->mul[SL_W_F32] = mul_f32;
     k->mul[SL_W_F16] = mul_f16;
     k->mul[SL_W_BF16] = mul_bf16;
+    k->mul[SL_W_F64] = mul_f64;
     vec_fill_rows(k);
 }
