@@ -37,8 +37,8 @@ void sl_kernels_fill_avx512_attention(sl_kernels *k);
 void sl_kernels_fill_avx512_math(sl_kernels *k);
 void sl_kernels_fill_avx512_delta(sl_kernels *k);
 #elif defined(__aarch64__)
-void sl_kernels_fill_neon_quant(sl_kernels *k);   /* mul (Q, MLX, split MXFP4) */
-void sl_kernels_fill_neon_iquant(sl_kernels *k);  /* mul (IQ) */
+void sl_kernels_fill_neon_quant(sl_kernels *k);  /* mul (Q, MLX, split MXFP4) */
+void sl_kernels_fill_neon_iquant(sl_kernels *k); /* mul (IQ) */
 void sl_kernels_fill_neon_fp8(sl_kernels *k);
 void sl_kernels_fill_neon_dequant(sl_kernels *k); /* dequantize, quantize */
 void sl_kernels_fill_neon_float(sl_kernels *k);
