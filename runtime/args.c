@@ -158,6 +158,8 @@ static const option options[] = {
 
     {"--kernels", NULL, NULL, KIND_FLAG, AT(kernels), 0, 0, NULL, 0, SL_CMD_BENCH, GROUP_IO, true,
      "Time the kernels instead of a model."},
+    {"--memory-rate", NULL, NULL, KIND_FLAG, AT(memory_rate), 0, 0, NULL, 0, SL_CMD_BENCH, GROUP_IO,
+     false, "Only what memory gives, without the kernels."},
 
     {"--quiet", "-q", NULL, KIND_FLAG, AT(quiet), 0, 0, NULL, 0, SL_CMD_ALL, GROUP_GENERAL, false,
      "No notes, progress or summary; errors only."},

@@ -62,6 +62,7 @@ typedef struct sl_options {
     int cpu_level; /* -1: the best of this CPU; else sl_cpu_level */
     const char *stats;
     bool no_warm_start;           /* run: do not use or keep how much experts were used */
+    bool memory_rate;             /* bench: only what memory gives */
     bool kernels;                 /* bench: time the kernels */
     uint64_t n_prompt, n_repeats; /* bench; 0: chosen */
 } sl_options;

@@ -309,7 +309,7 @@ int sl_bench_kernels(const sl_options *o)
                                       : make(&b, &err);
     if (!st)
         st = measure_rates(&b, &err);
-    if (!st)
+    if (!st && !o->memory_rate)
         time_kernels(&b, o);
     if (!st && b.json)
         st = sl_report_json(&b.json, &err);

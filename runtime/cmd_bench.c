@@ -228,9 +228,11 @@ static int bench_model(const sl_options *o)
 
 int sl_cmd_bench(const sl_options *o)
 {
-    if (o->kernels && o->operand)
-        return sl_usage_error("bench: --kernels takes no file ('%.100s')", o->operand);
-    if (!o->kernels && !o->operand)
+    const bool kernels = o->kernels || o->memory_rate;
+    if (kernels && o->operand)
+        return sl_usage_error("bench: %s takes no file ('%.100s')",
+                              o->kernels ? "--kernels" : "--memory-rate", o->operand);
+    if (!kernels && !o->operand)
         return sl_usage_error("bench: say what to time: a MODEL, or --kernels");
-    return o->kernels ? sl_bench_kernels(o) : bench_model(o);
+    return kernels ? sl_bench_kernels(o) : bench_model(o);
 }
