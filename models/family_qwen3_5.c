@@ -1,7 +1,7 @@
-/* Qwen3.5 (3.6 and 3.8 are the same architecture): gated delta nets, every fourth layer gated
- * attention; norms whose stored weights are offsets from 1; rotary positions on a part of a head.
- * The text model alone: of images and drafts nothing is run. Sources: transformers/models/qwen3_5;
- * the keys of llama.cpp's converter. */
+/* Qwen3.5 (3.6 and 3.8 are the same architecture), dense and with mixtures of experts: gated delta
+ * nets, every fourth layer gated attention; norms whose stored weights are offsets from 1; rotary
+ * positions on a part of a head. The text model alone: of images and drafts nothing is run.
+ * Sources: transformers/models/qwen3_5 and qwen3_5_moe; the keys of llama.cpp's converter. */
 #include <stdio.h>
 #include <string.h>
 
@@ -126,7 +126,7 @@ static sl_status fill_layers(const sl_config *c, sl_arch *arch, sl_err *err)
     return st;
 }
 
-static sl_status read_qwen3_5(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err)
+static sl_status read_hybrid(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err)
 {
     static const char whole[] = "model.language_model.";
     char name[SL_NAME_BYTES];
@@ -146,8 +146,30 @@ static sl_status read_qwen3_5(const sl_config *c, sl_arena *arena, sl_arch *arch
     return SL_OK;
 }
 
+static sl_status read_qwen3_5(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err)
+{
+    sl_status st = sl_refuse_experts(c, err);
+    return st == SL_OK ? read_hybrid(c, arena, arch, err) : st;
+}
+
+static sl_status read_qwen3_5_moe(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err)
+{
+    sl_status st = read_hybrid(c, arena, arch, err);
+    if (st == SL_OK)
+        st = sl_read_moe(c, arch, err);
+    for (uint32_t i = 0; st == SL_OK && i < arch->n_layers; i++)
+        arch->layer[i].moe.route.renormalise = true; /* no config asks; they always are */
+    return st;
+}
+
 const sl_family sl_family_qwen3_5 = {.name = "qwen3.5",
                                      .gguf_arch = "qwen35",
                                      .model_type = "qwen3_5",
                                      .text_type = "qwen3_5_text",
                                      .read = read_qwen3_5};
+
+const sl_family sl_family_qwen3_5_moe = {.name = "qwen3.5_moe",
+                                         .gguf_arch = "qwen35moe",
+                                         .model_type = "qwen3_5_moe",
+                                         .text_type = "qwen3_5_moe_text",
+                                         .read = read_qwen3_5_moe};

@@ -5,7 +5,8 @@
 #include "families.h"
 
 static const sl_family *const families[] = {&sl_family_llama, &sl_family_qwen3,
-                                            &sl_family_qwen3_moe, &sl_family_qwen3_5};
+                                            &sl_family_qwen3_moe, &sl_family_qwen3_5,
+                                            &sl_family_qwen3_5_moe};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 const sl_family *sl_family_find(sl_format format, const char *name)
