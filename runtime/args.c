@@ -5,19 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../models/model.h"
 #include "../stream/budget.h"
 #include "command.h"
 
 typedef enum option_kind {
-    KIND_FLAG,   /* bool */
-    KIND_COUNT,  /* uint64_t, decimal, min .. max */
-    KIND_SIZE,   /* uint64_t, "64M" */
-    KIND_NUMBER, /* double, min .. max */
-    KIND_TEXT,   /* const char * */
-    KIND_CHOICE, /* int: base + index in choices */
-    KIND_STOP,   /* appended to stop[] */
-    KIND_MEMORY, /* SIZE, auto or floor */
-    KIND_SEED    /* KIND_COUNT that is remembered as given */
+    KIND_FLAG,    /* bool */
+    KIND_COUNT,   /* uint64_t, decimal, min .. max */
+    KIND_SIZE,    /* uint64_t, "64M" */
+    KIND_NUMBER,  /* double, min .. max */
+    KIND_TEXT,    /* const char * */
+    KIND_CHOICE,  /* int: base + index in choices */
+    KIND_STOP,    /* appended to stop[] */
+    KIND_MEMORY,  /* SIZE, auto or floor */
+    KIND_PREDICT, /* int: a number up to max, off (0) or auto (SL_PREDICT_AUTO) */
+    KIND_SEED     /* KIND_COUNT that is remembered as given */
 } option_kind;
 
 /* The names of sl_cpu_level, in its order. */
@@ -136,6 +138,10 @@ static const option options[] = {
     {"--ring", NULL, "SIZE", KIND_SIZE, AT(ring_bytes), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY,
      false, "Memory that streamed parts flow through (default: chosen from the budget)."},
 
+    {"--predict", NULL, "auto|off|N", KIND_PREDICT, AT(predict), 0, SL_ROUTE_MAX_K, NULL, 0,
+     SL_CMD_TOKENS | SL_CMD_BENCH, GROUP_IO, false,
+     "How many experts of the next layer to guess and read ahead while decoding; auto: as many as "
+     "a token uses (default: auto)."},
     {"--io", NULL, "ENGINE", KIND_CHOICE, AT(io), 0, 0, "auto|direct|mapped|pread|null", 0,
      SL_CMD_PRICE, GROUP_IO, false,
      "How weights are read: auto, direct, mapped, pread, or null for no reads and wrong output, "
@@ -180,6 +186,7 @@ sl_options sl_options_default(void)
                         .top_p = 0.95,
                         .min_p = 0.05,
                         .repeat_penalty = 1,
+                        .predict = SL_PREDICT_AUTO,
                         .cpu_level = -1};
 }
 
@@ -336,6 +343,21 @@ static sl_status read_memory(const option *o, const char *value, sl_options *out
     return SL_OK;
 }
 
+static sl_status read_predict(const option *o, const char *value, int *out, sl_err *err)
+{
+    char accepted[64];
+    uint64_t n = 0;
+    if (!strcmp(value, "auto")) {
+        *out = SL_PREDICT_AUTO;
+        return SL_OK;
+    }
+    snprintf(accepted, sizeof accepted, "auto, off or a whole number up to %g is", o->max);
+    if (strcmp(value, "off") && read_count(o, value, &n, NULL) != SL_OK)
+        return bad_value(o, value, accepted, err);
+    *out = (int)n;
+    return SL_OK;
+}
+
 static sl_status read_value(const option *o, const char *value, sl_options *out, sl_err *err)
 {
     char *field = (char *)out + o->at;
@@ -355,6 +377,8 @@ static sl_status read_value(const option *o, const char *value, sl_options *out,
         return read_choice(o, value, (int *)(void *)field, err);
     case KIND_MEMORY:
         return read_memory(o, value, out, err);
+    case KIND_PREDICT:
+        return read_predict(o, value, (int *)(void *)field, err);
     case KIND_TEXT:
         *(const char **)(void *)field = value;
         return SL_OK;

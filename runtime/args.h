@@ -61,6 +61,7 @@ typedef struct sl_options {
     uint64_t disk_rate;                                /* bytes per second to expect; 0: unknown */
     int cpu_level; /* -1: the best of this CPU; else sl_cpu_level */
     const char *stats;
+    int predict;                  /* sl_session_options.predict */
     bool no_warm_start;           /* run: do not use or keep how much experts were used */
     bool memory_rate;             /* bench: only what memory gives */
     bool kernels;                 /* bench: time the kernels */

@@ -134,7 +134,12 @@ static void print_config(const inspect *v)
                 m.n_delta_layers, m.n_layers - m.n_delta_layers);
     sl_outf("  heads        %" PRIu32 " of %" PRIu32 ", %" PRIu32 " for keys and values\n",
             m.n_heads, m.head_dim, m.n_kv_heads);
-    sl_outf("  feed-forward %" PRIu32 "\n  vocabulary   %" PRIu32 "%s\n", m.n_ff, m.n_vocab,
+    if (m.n_experts)
+        sl_outf("  experts      %" PRIu32 " of %" PRIu32 " wide, %" PRIu32 " used per token%s\n",
+                m.n_experts, m.n_ff_expert, m.n_used, m.n_ff_shared ? ", one more shared" : "");
+    else
+        sl_outf("  feed-forward %" PRIu32 "\n", m.n_ff);
+    sl_outf("  vocabulary   %" PRIu32 "%s\n", m.n_vocab,
             m.tied ? ", head tied to the embedding" : "");
     sl_outf("  context      %" PRIu32 "\n  rope base    %g\n", m.n_ctx_max, m.rope_base);
     sl_outf("  bos, eos     %" PRId32 ", %" PRId32 "\n", m.bos, m.eos);
@@ -250,6 +255,10 @@ static void write_config(sl_json_writer *w, const inspect *v)
     sl_json_write_uint(w, "kv_heads", m.n_kv_heads);
     sl_json_write_uint(w, "head_dim", m.head_dim);
     sl_json_write_uint(w, "feed_forward", m.n_ff);
+    sl_json_write_uint(w, "experts", m.n_experts);
+    sl_json_write_uint(w, "experts_used", m.n_used);
+    sl_json_write_uint(w, "expert_feed_forward", m.n_ff_expert);
+    sl_json_write_uint(w, "shared_feed_forward", m.n_ff_shared);
     sl_json_write_uint(w, "vocabulary", m.n_vocab);
     sl_json_write_bool(w, "tied", m.tied);
     sl_json_write_uint(w, "context", m.n_ctx_max);

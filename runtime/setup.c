@@ -193,6 +193,7 @@ static sl_session_options session_options(const sl_setup *s, const sl_options *o
     /* A pass whose logits are all wanted has no more rows than it can give logits of. */
     so.logits_rows = d->all_logits ? so.chunk : 1;
     so.kv = (sl_kv_type)o->kv;
+    so.predict = o->predict;
     return so;
 }
 

@@ -62,6 +62,10 @@ static void values(void)
     CHECK(o.n_stops == 2 && !strcmp(o.stop[1], "b") && o.n_predict == 64 && o.quiet);
     CHECK(!strcmp(o.prompt, "--quiet") && !strcmp(o.operand, "-m"));
     CHECK(!parse(run, "m --memory floor") && o.memory_mode == SL_MEMORY_FLOOR);
+    CHECK(!parse(run, "m") && o.predict == SL_PREDICT_AUTO);
+    CHECK(!parse(run, "m --predict off") && o.predict == 0);
+    CHECK(!parse(run, "m --predict 12") && o.predict == 12);
+    CHECK(!parse(run, "m --predict 3 --predict auto") && o.predict == SL_PREDICT_AUTO);
     CHECK(!parse(run, "m -M 1.5G --kv f32 --io pread --special text --cpu-level scalar"), "%s",
           err.text);
     CHECK(o.memory_mode == SL_MEMORY_BYTES && o.memory_bytes == 3ull << 29);
@@ -107,6 +111,10 @@ static void refusals(void)
             "--io: 'uring' is not accepted; one of auto|direct|mapped|pread|null is");
     refused(run, "m --io dir",
             "--io: 'dir' is not accepted; one of auto|direct|mapped|pread|null is");
+    refused(run, "m --predict some",
+            "--predict: 'some' is not accepted; auto, off or a whole number up to 64 is");
+    refused(run, "m --predict 65",
+            "--predict: '65' is not accepted; auto, off or a whole number up to 64 is");
     refused(run, "m --quiet=1", "--quiet takes no value ('1')");
     refused(run, "m --temp", "--temp needs a value: --temp T");
     refused(run, "m n", "run: 'n' is one argument too many after 'm'");
