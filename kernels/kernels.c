@@ -36,6 +36,7 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
         sl_kernels_fill_avx2vnni_quant(k);
     if (level >= SL_CPU_AVX512) {
         sl_kernels_fill_avx512_quant(k);
+        sl_kernels_fill_avx512_quantize(k);
         sl_kernels_fill_avx512_codes(k);
         sl_kernels_fill_avx512_few_bits(k);
         sl_kernels_fill_avx512_iquant(k);

@@ -28,6 +28,7 @@ void sl_kernels_fill_avx2_math(sl_kernels *k);
 void sl_kernels_fill_avx2_delta(sl_kernels *k);
 void sl_kernels_fill_avx2vnni_quant(sl_kernels *k);
 void sl_kernels_fill_avx512_quant(sl_kernels *k);
+void sl_kernels_fill_avx512_quantize(sl_kernels *k);
 void sl_kernels_fill_avx512_codes(sl_kernels *k);
 void sl_kernels_fill_avx512_few_bits(sl_kernels *k);
 void sl_kernels_fill_avx512_iquant(sl_kernels *k);
