@@ -117,7 +117,7 @@ typedef void sl_mul_fn(SL_MUL_ARGS);
 size_t sl_mul_scratch_bytes(sl_weight w, size_t n_cols);
 /* Row groups in which threads should split a matrix: a multiple of this many rows keeps every lane
  * busy. */
-enum { SL_ROW_GROUP = 16 };
+enum { SL_ROW_GROUP = 32 };
 
 /* y[i] = x[i] / sqrt(mean(x^2) + eps) * w[i]; w NULL: no weight. The mean is in 16 virtual lanes. y
  * may be x. */

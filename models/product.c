@@ -48,7 +48,8 @@ static size_t rows_per_task(const sl_run *run, uint32_t n, unsigned n_threads)
     size_t rows = 0;
     for (uint32_t i = 0; i < n; i++)
         rows += run[i].p->n_rows;
-    return (size_t)sl_round_up(rows / (8 * n_threads) + 1, SL_ROW_GROUP);
+    const size_t tasks = 8 * (size_t)n_threads;
+    return (size_t)sl_round_up((rows + tasks - 1) / tasks, SL_ROW_GROUP);
 }
 
 /* From one row of a product's activations to the next. */
