@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "outfile.h"
+#include "../stream/outfile.h"
 #include "report.h"
 #include "term.h"
 

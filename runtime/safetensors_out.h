@@ -3,7 +3,7 @@
 #ifndef SL_SAFETENSORS_OUT_H
 #define SL_SAFETENSORS_OUT_H
 
-#include "outfile.h"
+#include "../stream/outfile.h"
 
 typedef struct sl_matrix_out {
     char name[24];

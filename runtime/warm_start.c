@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "../stream/file.h"
-#include "outfile.h"
+#include "../stream/outfile.h"
 #include "report.h"
 
 static const char magic[8] = "SLWARM1\n";

@@ -10,6 +10,7 @@
 #include "rows.h"
 #include "sched.h"
 #include "slab.h"
+#include "trace.h"
 
 enum {
     SPIN_NS = 10000, /* about what going to sleep and being woken costs */
@@ -44,6 +45,7 @@ struct sl_stream {
     bool needed;          /* the entered unit has said which on-demand parts */
     const void *step_ctx; /* of the step that wait_for() repeats */
     uint64_t wait_ns, waits;
+    sl_trace_writer *trace; /* NULL: none is written */
 };
 
 static const char *const io_names[] = {"auto", "direct", "mapped", "pread", "null"};
@@ -332,6 +334,7 @@ void sl_stream_close(sl_stream **sp)
     sl_stream *s = sp ? *sp : NULL;
     if (!s)
         return;
+    sl_trace_finish(&s->trace);
     engine_stop(s);
     sl_rows_close(&s->rows);
     sl_slab_close(&s->slab);
@@ -365,11 +368,31 @@ const char *sl_stream_mapped_path(const sl_stream *s, const void *address)
     return file == UINT32_MAX ? NULL : s->plan->files[file]->path;
 }
 
+/* ---- the trace ---- */
+
+sl_status sl_stream_trace(sl_stream *s, const char *path, const char *model, uint64_t other_bytes,
+                          sl_err *err)
+{
+    const sl_trace_about about = {.model = model, .other_bytes = other_bytes, .options = s->o};
+    if (s->trace || s->in_pass)
+        return sl_fail(err, SL_EINVAL, "trace: %s",
+                       s->trace ? "one is being written" : "a pass has begun");
+    return sl_trace_create(path, s->plan, &about, &s->trace, err);
+}
+
+/* Before anything else, in every function that a trace tells of. */
+static inline void trace_call(const sl_stream *s)
+{
+    if (s->trace)
+        sl_trace_call(s->trace);
+}
+
 /* ---- the pass ---- */
 
 sl_status sl_pass_begin(sl_stream *s, sl_pass_kind kind, uint32_t rows, uint32_t n_units,
                         sl_err *err)
 {
+    trace_call(s);
     if (s->in_pass || n_units > s->plan->n_units)
         return sl_fail(err, SL_EINVAL, "pass of %u units: %s", n_units,
                        s->in_pass ? "the one before has not ended" : "the plan has fewer");
@@ -381,6 +404,8 @@ sl_status sl_pass_begin(sl_stream *s, sl_pass_kind kind, uint32_t rows, uint32_t
     s->n_units = n_units;
     s->next_unit = 0;
     s->entered = NO_UNIT;
+    if (s->trace)
+        sl_trace_pass(s->trace, kind, rows, n_units);
     return SL_OK;
 }
 
@@ -388,12 +413,15 @@ void sl_pass_end(sl_stream *s)
 {
     if (!s->in_pass)
         return;
+    trace_call(s);
     pthread_mutex_lock(&s->lock);
     sl_sched_pass_end(&s->sched);
     kick(s);
     pthread_mutex_unlock(&s->lock);
     s->in_pass = false;
     s->entered = NO_UNIT;
+    if (s->trace)
+        sl_trace_end(s->trace);
 }
 
 /* Calls step until it says something else than "not yet". Holding the lock. */
@@ -422,6 +450,7 @@ static sl_status enter_step(sl_stream *s, sl_err *err)
 
 sl_status sl_unit_enter(sl_stream *s, uint32_t unit, sl_err *err)
 {
+    trace_call(s);
     if (!s->in_pass || s->entered != NO_UNIT || unit != s->next_unit || unit >= s->n_units)
         return sl_fail(err, SL_EINVAL, "unit %u entered out of order (unit %u of %u is next%s)",
                        unit, s->next_unit, s->n_units, s->in_pass ? "" : ", no pass has begun");
@@ -434,6 +463,8 @@ sl_status sl_unit_enter(sl_stream *s, uint32_t unit, sl_err *err)
     }
     s->entered = unit;
     s->needed = false;
+    if (s->trace)
+        sl_trace_enter(s->trace);
     return SL_OK;
 }
 
@@ -441,12 +472,15 @@ void sl_unit_leave(sl_stream *s, uint32_t unit)
 {
     if (s->entered != unit)
         return;
+    trace_call(s);
     pthread_mutex_lock(&s->lock);
     sl_sched_leave(&s->sched, unit);
     kick(s);
     pthread_mutex_unlock(&s->lock);
     s->entered = NO_UNIT;
     s->next_unit = unit + 1;
+    if (s->trace)
+        sl_trace_leave(s->trace);
 }
 
 const void *sl_part_data(const sl_stream *s, uint32_t part, uint32_t extent)
@@ -475,6 +509,7 @@ static bool need_is_right(const sl_stream *s, const uint32_t *parts, const uint3
 sl_status sl_parts_need(sl_stream *s, const uint32_t *parts, const uint32_t *rows, uint32_t n,
                         sl_err *err)
 {
+    trace_call(s);
     if (!need_is_right(s, parts, rows, n))
         return sl_fail(err, SL_EINVAL,
                        "%u parts needed: they must be on-demand parts of the entered unit, "
@@ -485,6 +520,8 @@ sl_status sl_parts_need(sl_stream *s, const uint32_t *parts, const uint32_t *row
     kick(s);
     pthread_mutex_unlock(&s->lock);
     s->needed = true;
+    if (s->trace)
+        sl_trace_need(s->trace, parts, rows, n);
     return SL_OK;
 }
 
@@ -501,6 +538,7 @@ static sl_status next_step(sl_stream *s, sl_err *err)
 sl_status sl_parts_next(sl_stream *s, uint32_t *parts, uint32_t max, uint32_t *n, sl_err *err)
 {
     next_parts w = {parts, max, n};
+    trace_call(s);
     *n = 0;
     if (s->entered == NO_UNIT || !s->needed)
         return sl_fail(err, SL_EINVAL, "next part: none were asked for");
@@ -511,6 +549,8 @@ sl_status sl_parts_next(sl_stream *s, uint32_t *parts, uint32_t max, uint32_t *n
     pthread_mutex_unlock(&s->lock);
     if (st)
         sl_pass_end(s);
+    else if (s->trace)
+        sl_trace_given(s->trace, max, parts, *n);
     return st;
 }
 
@@ -521,6 +561,7 @@ static sl_status rest_step(sl_stream *s, sl_err *err)
 
 sl_status sl_part_rest(sl_stream *s, uint32_t part, sl_err *err)
 {
+    trace_call(s);
     if (part >= s->plan->n_parts || s->plan->parts[part].unit != s->entered ||
         s->sched.resident[s->sched.position[part]].want != SL_WANT_GIVEN)
         return sl_fail(err, SL_EINVAL, "rest of part %u: it was not given", part);
@@ -530,6 +571,8 @@ sl_status sl_part_rest(sl_stream *s, uint32_t part, sl_err *err)
     pthread_mutex_unlock(&s->lock);
     if (st)
         sl_pass_end(s);
+    else if (s->trace)
+        sl_trace_rest(s->trace, part);
     return st;
 }
 
@@ -541,10 +584,13 @@ void sl_parts_hint(sl_stream *s, const uint32_t *parts, uint32_t n)
             return;
     if (!s->in_pass || !n)
         return;
+    trace_call(s);
     pthread_mutex_lock(&s->lock);
     sl_sched_hint(&s->sched, parts, n);
     kick(s);
     pthread_mutex_unlock(&s->lock);
+    if (s->trace)
+        sl_trace_hint(s->trace, parts, n);
 }
 
 const void *sl_part_peek(sl_stream *s, uint32_t part, uint32_t extent)
@@ -578,21 +624,26 @@ sl_status sl_rows_read(sl_stream *s, uint32_t table, const uint32_t *row, uint32
     if (table >= s->plan->n_tables || n > s->o.max_row_batch)
         return sl_fail(err, SL_EINVAL, "%u rows of row table %u: at most %u rows of %u tables", n,
                        table, s->o.max_row_batch, s->plan->n_tables);
-    return sl_rows_get(&s->rows, table, row, n, out, rows_fetch, s, err);
+    trace_call(s);
+    sl_status st = sl_rows_get(&s->rows, table, row, n, out, rows_fetch, s, err);
+    if (!st && s->trace)
+        sl_trace_rows(s->trace, table, row, n);
+    return st;
 }
 
-static void need_add(sl_need_stats *sum, const sl_need_stats *u)
+void sl_need_stats_add(sl_need_stats *sum, const sl_need_stats *u, int sign)
 {
-    sum->needs += u->needs;
-    sum->hits += u->hits;
-    sum->miss_bytes += u->miss_bytes;
-    sum->guesses += u->guesses;
-    sum->guesses_right += u->guesses_right;
-    sum->hints += u->hints;
-    sum->hints_useful += u->hints_useful;
-    sum->hints_late += u->hints_late;
-    sum->hint_bytes += u->hint_bytes;
-    sum->wasted_bytes += u->wasted_bytes;
+    const uint64_t one = sign < 0 ? UINT64_MAX : 1; /* -1: the sums wrap round */
+    sum->needs += one * u->needs;
+    sum->hits += one * u->hits;
+    sum->miss_bytes += one * u->miss_bytes;
+    sum->guesses += one * u->guesses;
+    sum->guesses_right += one * u->guesses_right;
+    sum->hints += one * u->hints;
+    sum->hints_useful += one * u->hints_useful;
+    sum->hints_late += one * u->hints_late;
+    sum->hint_bytes += one * u->hint_bytes;
+    sum->wasted_bytes += one * u->wasted_bytes;
 }
 
 void sl_stream_uses_get(sl_stream *s, float *use)
@@ -623,7 +674,7 @@ void sl_stream_stats_get(sl_stream *s, sl_stream_stats *out)
     pthread_mutex_lock(&s->lock);
     *out = s->sched.stats;
     for (uint32_t u = 0; s->sched.unit_stats && u < s->plan->n_units; u++)
-        need_add(&out->need, &s->sched.unit_stats[u]);
+        sl_need_stats_add(&out->need, &s->sched.unit_stats[u], 1);
     pthread_mutex_unlock(&s->lock);
     out->wait_ns = s->wait_ns;
     out->waits = s->waits;

@@ -126,6 +126,12 @@ const char *sl_stream_refused(const sl_stream *s);
  * the system sends when a mapped file was cut short: may be called from one. */
 const char *sl_stream_mapped_path(const sl_stream *s, const void *address);
 
+/* Keeps a trace of all passes from here on (trace.h), in path when the stream is closed. model: a
+ * name to tell; other_bytes: of the budget that memory_bytes came from, what went to others (0: not
+ * known). A disk that fills up later is a warning, and the run goes on. Takes SL_TRACE_MEMORY. */
+sl_status sl_stream_trace(sl_stream *s, const char *path, const char *model, uint64_t other_bytes,
+                          sl_err *err);
+
 /* A pass enters units 0 .. n_units-1, one after the other (fewer than the plan's when the head is
  * not wanted). Reads run ahead in that order and across the end: the next pass is taken to start at
  * unit 0. */
@@ -185,6 +191,8 @@ typedef struct sl_need_stats {
     uint64_t hint_bytes;    /* read for guesses */
     uint64_t wasted_bytes;  /* of these, for parts that were not needed then */
 } sl_need_stats;
+/* sign -1: subtracts. */
+void sl_need_stats_add(sl_need_stats *sum, const sl_need_stats *u, int sign);
 
 typedef struct sl_stream_stats {
     uint64_t bytes_read; /* from disk (or page cache, by engine), aligned supersets included */

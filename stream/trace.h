@@ -1,0 +1,102 @@
+/* A trace: what a run asked of its stream, and how long it computed in between, in a file
+ * (docs/formats.md). Written by the pass's thread while it runs; read by the simulator. The plan is
+ * in it, so a trace stands for itself.
+ *
+ * Writing: the stream calls sl_trace_call() when the pass calls it, and tells what was asked for
+ * with one of the functions below just before it returns. The time between is the stream's own
+ * (waiting); all the rest is the pass's (computing). A failed write is a warning, said once: the
+ * run goes on without a trace. */
+#ifndef SL_TRACE_H
+#define SL_TRACE_H
+
+#include "plan.h"
+
+enum {
+    SL_TRACE_VERSION = 1,
+    SL_TRACE_BLOCK = 1 << 20,  /* bytes of records that are compressed together */
+    SL_TRACE_MEMORY = 4 << 20, /* what a writer takes */
+    SL_TRACE_EXTENTS = 64,     /* of a part, at most */
+    SL_TRACE_NAME = 4096,      /* bytes of a name, at most */
+    SL_TRACE_MAX_ROWS = 1 << 17
+};
+
+/* What is told of a run beside its plan. */
+typedef struct sl_trace_about {
+    const char *model;         /* its name */
+    uint64_t other_bytes;      /* of the budget, for all but the stream; 0: unknown */
+    sl_stream_options options; /* faults and refusals are not kept */
+    uint64_t (*clock)(void);   /* the writer's; NULL: sl_now_ns() */
+} sl_trace_about;
+
+/* ---- writing ---- */
+typedef struct sl_trace_writer sl_trace_writer;
+
+/* Writes beside path. The plan is written at once and not kept. */
+sl_status sl_trace_create(const char *path, const sl_plan *p, const sl_trace_about *about,
+                          sl_trace_writer **out, sl_err *err);
+/* Ends the file and brings it to its place; a pass that has not ended ends here. Accepts NULL. */
+void sl_trace_finish(sl_trace_writer **t);
+
+void sl_trace_call(sl_trace_writer *t);
+void sl_trace_pass(sl_trace_writer *t, sl_pass_kind kind, uint32_t rows, uint32_t n_units);
+void sl_trace_enter(sl_trace_writer *t);
+void sl_trace_need(sl_trace_writer *t, const uint32_t *parts, const uint32_t *rows, uint32_t n);
+void sl_trace_given(sl_trace_writer *t, uint32_t max, const uint32_t *parts, uint32_t n);
+void sl_trace_rest(sl_trace_writer *t, uint32_t part);
+void sl_trace_hint(sl_trace_writer *t, const uint32_t *parts, uint32_t n);
+void sl_trace_leave(sl_trace_writer *t);
+void sl_trace_rows(sl_trace_writer *t, uint32_t table, const uint32_t *rows, uint32_t n);
+void sl_trace_end(sl_trace_writer *t);
+
+/* ---- reading ---- */
+typedef enum sl_trace_kind { /* what the pass did; the numbers are the file's */
+                             SL_TRACE_PASS = 16,
+                             SL_TRACE_ENTER,
+                             SL_TRACE_NEED,
+                             SL_TRACE_GIVEN,
+                             SL_TRACE_REST,
+                             SL_TRACE_HINT,
+                             SL_TRACE_LEAVE,
+                             SL_TRACE_ROWS,
+                             SL_TRACE_END,
+                             SL_TRACE_OVER /* no more events */
+} sl_trace_kind;
+
+typedef struct sl_trace_event {
+    sl_trace_kind kind;
+    uint64_t compute_ns;  /* between the event before and this one */
+    sl_pass_kind pass;    /* PASS, END */
+    uint32_t pass_rows;   /* likewise */
+    uint32_t n_units;     /* PASS */
+    uint32_t unit;        /* of the part, entered or left */
+    uint32_t part;        /* REST */
+    uint32_t table;       /* ROWS */
+    uint32_t max;         /* GIVEN: asked for at most */
+    uint64_t wait_ns;     /* END: inside the stream, since the END before */
+    uint32_t n;           /* of the lists; the reader's, until its next call */
+    const uint32_t *item; /* NEED, GIVEN, HINT: parts; ROWS: rows */
+    const uint32_t *rows; /* NEED: by part */
+} sl_trace_event;
+
+typedef struct sl_trace_sums {
+    uint64_t events, needs, compute_ns;
+    uint64_t passes;
+    struct {
+        uint64_t passes, rows, compute_ns, wait_ns;
+    } prefill, decode; /* as the run was measured; a decode row is a token */
+} sl_trace_sums;
+
+typedef struct sl_trace sl_trace;
+
+/* Reads all of it: whatever comes out of the functions below makes sense for the plan. SL_EFORMAT:
+ * not a trace, damaged, cut short, or of a newer version. */
+sl_status sl_trace_open(const char *path, sl_trace **out, sl_err *err);
+void sl_trace_close(sl_trace **t);
+const sl_plan *sl_trace_plan(const sl_trace *t);
+const sl_trace_about *sl_trace_about_of(const sl_trace *t);
+const sl_trace_sums *sl_trace_sums_of(const sl_trace *t);
+/* Back to the first event. */
+void sl_trace_rewind(sl_trace *t);
+sl_status sl_trace_next(sl_trace *t, sl_trace_event *e, sl_err *err);
+
+#endif
