@@ -101,8 +101,8 @@ static const option options[] = {
      "With --logits: also hidden.0 .. hidden.LAYERS, F32 [tokens, width], the residual between "
      "layers."},
     {"--json", NULL, NULL, KIND_FLAG, AT(json), 0, 0, NULL, 0,
-     SL_CMD_EVAL | SL_CMD_INSPECT | SL_CMD_VERIFY | SL_CMD_PLAN | SL_CMD_BENCH, GROUP_OUTPUT, true,
-     "Print the report as JSON."},
+     SL_CMD_EVAL | SL_CMD_INSPECT | SL_CMD_VERIFY | SL_CMD_PLAN | SL_CMD_BENCH | SL_CMD_SIMULATE,
+     GROUP_OUTPUT, true, "Print the report as JSON."},
     {"--stats", NULL, "FILE", KIND_TEXT, AT(stats), 0, 0, NULL, 0, SL_CMD_TOKENS, GROUP_OUTPUT,
      false, "Write the statistics of the run as JSON (docs/stats-format.md)."},
 
@@ -135,24 +135,44 @@ static const option options[] = {
     {"--no-warm-start", NULL, NULL, KIND_FLAG, AT(no_warm_start), 0, 0, NULL, 0, SL_CMD_RUN,
      GROUP_MEMORY, false,
      "Neither use nor keep how much each expert was used (kept in ~/.cache/sluice between runs)."},
-    {"--ring", NULL, "SIZE", KIND_SIZE, AT(ring_bytes), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY,
+    {"--memory", "-M", "SIZE", KIND_TEXT, AT(memory_list), 0, 0, NULL, 0, SL_CMD_SIMULATE,
+     GROUP_MEMORY, true,
+     "The memory budget, as in run, or a list of them, FROM:TO:STEP (default: the run's own)."},
+    {"--ring", NULL, "SIZE", KIND_SIZE, AT(ring_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT, GROUP_MEMORY,
      false, "Memory that streamed parts flow through (default: chosen from the budget)."},
 
     {"--predict", NULL, "auto|off|N", KIND_PREDICT, AT(predict), 0, SL_ROUTE_MAX_K, NULL, 0,
-     SL_CMD_TOKENS | SL_CMD_BENCH, GROUP_IO, false,
+     SL_CMD_PASSES | SL_CMD_SIMULATE, GROUP_IO, false,
      "How many experts of the next layer to guess and read ahead while decoding; auto: as many as "
-     "a token uses (default: auto)."},
+     "a token uses; simulate: at most so many of those that the trace has (default: auto)."},
     {"--io", NULL, "ENGINE", KIND_CHOICE, AT(io), 0, 0, "auto|direct|mapped|pread|null", 0,
      SL_CMD_PRICE, GROUP_IO, false,
      "How weights are read: auto, direct, mapped, pread, or null for no reads and wrong output, "
      "to time the arithmetic (default: auto)."},
-    {"--in-flight", NULL, "SIZE", KIND_SIZE, AT(in_flight_bytes), 1, 0, NULL, 0, SL_CMD_PRICE,
+    {"--in-flight", NULL, "SIZE", KIND_SIZE, AT(in_flight_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT,
      GROUP_IO, false, "Most bytes being read at a time (default: 24M)."},
-    {"--piece", NULL, "SIZE", KIND_SIZE, AT(piece_bytes), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_IO,
+    {"--piece", NULL, "SIZE", KIND_SIZE, AT(piece_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT, GROUP_IO,
      false, "Reads are cut to this size (default: 1M)."},
     {"--disk", NULL, "RATE", KIND_SIZE, AT(disk_rate), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_IO, false,
      "Expect this many bytes per second of the disk, such as 2G (default: plan measures it, the "
      "others say what they read)."},
+    {"--disk", NULL, "RATE[,LATENCY[,DEPTH]]", KIND_TEXT, AT(disk_model), 0, 0, NULL, 0,
+     SL_CMD_SIMULATE, GROUP_IO, true,
+     "The disk: bytes per second, microseconds until the first byte, and reads that wait at the "
+     "same time (default: 2G,80,32)."},
+    {"--policy", NULL, "lrfu|lru|lfu", KIND_CHOICE, AT(policy), 0, 0, "lrfu|lru|lfu", 0,
+     SL_CMD_SPLIT, GROUP_MEMORY, false,
+     "Which expert gives up its place: of the least recent and frequent use, of the least recent, "
+     "of the least frequent (default: lrfu; simulate: the trace's)."},
+    {"--half-life", NULL, "ROWS", KIND_NUMBER, AT(half_life), 0.01, 1e9, NULL, 0, SL_CMD_SPLIT,
+     GROUP_MEMORY, false,
+     "With lrfu: tokens after which a use counts half (default: 8; simulate: the trace's)."},
+    {"--trace", NULL, "FILE", KIND_TEXT, AT(trace), 0, 0, NULL, 0, SL_CMD_PASSES, GROUP_OUTPUT,
+     false,
+     "Keep a trace of what the run asked of the disk, for sluice simulate; the ids of its tokens "
+     "are in it."},
+    {"--csv", NULL, NULL, KIND_FLAG, AT(csv), 0, 0, NULL, 0, SL_CMD_SIMULATE, GROUP_OUTPUT, true,
+     "Print the report as comma-separated values."},
     {"--disk-limit", NULL, "RATE", KIND_SIZE, AT(disk_limit), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_IO,
      false, "Read no more than this many bytes per second (default: no limit)."},
     {"--threads", "-t", "N", KIND_COUNT, AT(threads), 1, 1024, NULL, 0, SL_CMD_PRICE, GROUP_IO,
@@ -187,6 +207,7 @@ sl_options sl_options_default(void)
                         .min_p = 0.05,
                         .repeat_penalty = 1,
                         .predict = SL_PREDICT_AUTO,
+                        .policy = -1,
                         .cpu_level = -1};
 }
 
@@ -233,15 +254,17 @@ const char *sl_nearest(const char *word, const char *const *names)
     return best;
 }
 
-static const option *find_option(const char *name, size_t len)
+/* The command's own option of this name, else another command's. */
+static const option *find_option(const sl_command *c, const char *name, size_t len)
 {
+    const option *found = NULL;
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const option *o = &options[i];
         if ((strlen(o->name) == len && !strncmp(o->name, name, len)) ||
             (o->letter && strlen(o->letter) == len && !strncmp(o->letter, name, len)))
-            return o;
+            found = !found || o->commands & c->bit ? o : found;
     }
-    return NULL;
+    return found;
 }
 
 static sl_status unknown_option(const sl_command *c, const char *name, size_t len, sl_err *err)
@@ -400,8 +423,8 @@ static sl_status read_option(const sl_command *c, int argc, char **argv, int *i,
     const char *arg = argv[*i];
     size_t len = strcspn(arg, "=");
     const char *value = arg[len] ? arg + len + 1 : NULL;
-    const option *o = find_option(arg, len);
-    if (!o && arg[1] != '-' && (o = find_option(arg, 2)) && o->value) {
+    const option *o = find_option(c, arg, len);
+    if (!o && arg[1] != '-' && (o = find_option(c, arg, 2)) && o->value) {
         value = arg + 2; /* -n64 */
     } else if (!o) {
         return unknown_option(c, arg, len, err);

@@ -15,9 +15,12 @@ enum {
     SL_CMD_VERIFY = 16,
     SL_CMD_PLAN = 32,
     SL_CMD_BENCH = 64,
-    SL_CMD_ALL = 127,
-    SL_CMD_TOKENS = SL_CMD_RUN | SL_CMD_EVAL,                 /* commands that evaluate a text */
-    SL_CMD_PRICE = SL_CMD_TOKENS | SL_CMD_BENCH | SL_CMD_PLAN /* commands that price memory */
+    SL_CMD_SIMULATE = 128,
+    SL_CMD_ALL = 255,
+    SL_CMD_TOKENS = SL_CMD_RUN | SL_CMD_EVAL,     /* commands that evaluate a text */
+    SL_CMD_PASSES = SL_CMD_TOKENS | SL_CMD_BENCH, /* commands that run a model */
+    SL_CMD_PRICE = SL_CMD_PASSES | SL_CMD_PLAN,   /* commands that price memory */
+    SL_CMD_SPLIT = SL_CMD_PRICE | SL_CMD_SIMULATE /* commands that divide it */
 };
 
 enum { SL_MAX_STOPS = 16 };
@@ -61,7 +64,12 @@ typedef struct sl_options {
     uint64_t disk_rate;                                /* bytes per second to expect; 0: unknown */
     int cpu_level; /* -1: the best of this CPU; else sl_cpu_level */
     const char *stats;
-    int predict;                  /* sl_session_options.predict */
+    int predict; /* sl_session_options.predict; simulate: at most so many */
+    const char *trace;
+    int policy;                           /* sl_policy; -1: the usual one (simulate: the trace's) */
+    double half_life;                     /* of LRFU, in rows; 0: likewise */
+    const char *memory_list, *disk_model; /* simulate: as they were written */
+    bool csv;
     bool no_warm_start;           /* run: do not use or keep how much experts were used */
     bool memory_rate;             /* bench: only what memory gives */
     bool kernels;                 /* bench: time the kernels */

@@ -52,6 +52,13 @@ static const sl_command commands[] = {
      "  sluice bench model.gguf --memory 2G -t 2\n"
      "  sluice bench --kernels --cpu-level avx2 --json",
      sl_cmd_bench},
+    {"simulate", SL_CMD_SIMULATE, "TRACE", "replay a run with other memory or another disk",
+     "Replays a trace (--trace of run, eval and bench) through the scheduler of a real run, on a\n"
+     "virtual clock and a modelled disk: tokens per second, waits, hits, wasted reads, and beside\n"
+     "them the hits of a policy that knows the future. The same input gives the same figures.",
+     "  sluice run model.gguf -p 'Once upon a time' -n 64 --memory 6G --trace run.trace\n"
+     "  sluice simulate run.trace --memory 2G:16G:2G --disk 3.5G,80,32",
+     sl_cmd_simulate},
     {0}};
 
 const sl_command *sl_commands(void)

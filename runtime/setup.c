@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../stream/trace.h"
 #include "report.h"
 #include "term.h"
 
@@ -59,6 +60,7 @@ sl_status sl_setup_open(sl_setup *s, const sl_options *o, sl_err *err)
         st = sl_memory_use_now(&use, err);
     if (!st)
         st = sl_memory_look(&view, err);
+    s->trace_bytes = o->trace ? SL_TRACE_MEMORY : 0;
     s->resident_bytes = use.anon_bytes + use.file_bytes;
     /* What this process holds already is not free, but it is part of its budget. */
     s->auto_bytes = sl_memory_auto(&view) + use.anon_bytes;
@@ -177,6 +179,10 @@ static sl_status stream_options(const sl_options *o, uint32_t chunk, sl_stream_o
     if (o->piece_bytes)
         out->piece_bytes = o->piece_bytes;
     out->disk_limit = o->disk_limit;
+    if (o->policy >= 0)
+        out->policy = (sl_policy)o->policy;
+    if (o->half_life > 0)
+        out->half_life = o->half_life;
     out->max_row_batch = chunk;
     return sl_setup_faults(out, err);
 }
@@ -221,6 +227,8 @@ static void charge_terms(const sl_setup *s, const sl_demand *d, const sl_session
         sl_budget_charge(b, "state", price.state_bytes);
     sl_budget_charge(b, "scratch", price.scratch_bytes + d->buffers_bytes);
     sl_budget_charge(b, "thread stacks", sl_workers_stack_bytes(s->workers));
+    if (s->trace_bytes)
+        sl_budget_charge(b, "trace", s->trace_bytes);
     /* Page tables: 8 bytes per page of 4 KiB, for what the stream does not count itself. */
     uint64_t tables_of_pages = sl_round_up(sl_budget_charged(b) / 512, 4096);
     sl_budget_charge(b, "kernel", KERNEL_BYTES + tables_of_pages);
@@ -463,6 +471,19 @@ static void say_io(const sl_setup *s)
            refused);
 }
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static sl_status begin_trace(const sl_setup *s, const sl_options *o, sl_err *err)
+{
+    const sl_price *p = &s->price;
+    return sl_stream_trace(sl_model_stream(s->model), o->trace, base_name(o->operand),
+                           sl_budget_charged(&p->budget) - p->stream.memory_bytes, err);
+}
+
 sl_status sl_setup_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl_err *err)
 {
     sl_cpu_level level = o->cpu_level < 0 ? sl_cpu_best() : (sl_cpu_level)o->cpu_level;
@@ -476,6 +497,8 @@ sl_status sl_setup_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl
         watch_mapping(sl_model_stream(s->model));
     if (!st)
         st = sl_session_open(s->model, &s->price.session, &s->session, err);
+    if (!st && o->trace)
+        st = begin_trace(s, o, err);
     if (st)
         return st;
     say_split(s, o);

@@ -36,6 +36,7 @@ typedef struct sl_setup {
     sl_price price;
     uint64_t resident_bytes; /* of this process when the tables had been read */
     uint64_t auto_bytes;     /* what --memory auto takes here */
+    uint64_t trace_bytes;    /* what writing a trace takes */
 } sl_setup;
 
 /* Model (no weights), tokenizer, workers. Zeroes *s first; close it also after an error. */

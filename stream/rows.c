@@ -76,7 +76,7 @@ static uint8_t *cached(sl_rows *r, uint32_t table, uint32_t row, uint64_t **tag)
     uint64_t key = ((uint64_t)table << 32 | row) + 1;
     uint64_t slot = (key * 0x9e3779b97f4a7c15u >> 32) % r->need.cache_rows;
     *tag = &r->tag[slot];
-    return r->cache + slot * r->slot_bytes;
+    return r->cache ? r->cache + slot * r->slot_bytes : NULL;
 }
 
 static bool cache_get(sl_rows *r, uint32_t table, uint32_t row, void *out)
@@ -87,7 +87,8 @@ static bool cache_get(sl_rows *r, uint32_t table, uint32_t row, void *out)
     const uint8_t *data = cached(r, table, row, &tag);
     if (*tag != ((uint64_t)table << 32 | row) + 1)
         return false;
-    memcpy(out, data, r->plan->tables[table].row_bytes);
+    if (out)
+        memcpy(out, data, r->plan->tables[table].row_bytes);
     return true;
 }
 
@@ -98,7 +99,8 @@ static void cache_put(sl_rows *r, uint32_t table, uint32_t row, const void *in)
         return;
     uint8_t *data = cached(r, table, row, &tag);
     *tag = ((uint64_t)table << 32 | row) + 1;
-    memcpy(data, in, r->plan->tables[table].row_bytes);
+    if (in)
+        memcpy(data, in, r->plan->tables[table].row_bytes);
 }
 
 /* Shell's sort, in place: qsort() may allocate. */
@@ -147,9 +149,10 @@ static sl_status wave_read(sl_rows *r, uint32_t table, uint32_t from, uint32_t t
     r->filled = 0;
     for (uint32_t i = from; i < to && st == SL_OK; i++) {
         const sl_row_want *w = &r->want[i];
-        memcpy(out + w->index * row_bytes, r->bounce + w->at, row_bytes);
+        if (out)
+            memcpy(out + w->index * row_bytes, r->bounce + w->at, row_bytes);
         if (i == from || w[-1].row != w->row)
-            cache_put(r, table, w->row, r->bounce + w->at);
+            cache_put(r, table, w->row, r->bounce ? r->bounce + w->at : NULL);
     }
     return st;
 }
@@ -164,7 +167,7 @@ sl_status sl_rows_get(sl_rows *r, uint32_t table, const uint32_t *row, uint32_t 
         if (row[i] >= n_rows)
             return sl_fail(err, SL_EINVAL, "row table %s: row %u, of which there are %llu", t->name,
                            row[i], (unsigned long long)n_rows);
-        if (cache_get(r, table, row[i], (uint8_t *)out + i * t->row_bytes))
+        if (cache_get(r, table, row[i], out ? (uint8_t *)out + i * t->row_bytes : NULL))
             r->n_hits++;
         else
             r->want[n_want++] = (sl_row_want){.row = row[i], .index = i};

@@ -29,7 +29,8 @@ typedef sl_status sl_rows_fetch(void *ctx, const sl_span *spans, uint32_t n, uin
                                 sl_err *err);
 
 uint64_t sl_rows_memory_bytes(const sl_plan *p, const sl_stream_options *o); /* heap */
-/* memory: bounce_bytes + cache_bytes of sl_rows_plan(), aligned as reads are. */
+/* memory: bounce_bytes + cache_bytes of sl_rows_plan(), aligned as reads are; NULL: no bytes are
+ * kept, and sl_rows_get()'s out is NULL too (a simulation). */
 sl_status sl_rows_open(sl_rows *r, const sl_plan *p, const sl_stream_options *o, uint8_t *memory,
                        sl_err *err);
 void sl_rows_close(sl_rows *r);

@@ -65,7 +65,7 @@ has err '^Usage: sluice COMMAND'
 run 0 --version
 has out '^sluice [0-9]+\.[0-9]+\.[0-9]+$'
 run 0 help
-for command in run eval tokenize inspect verify plan; do
+for command in run eval tokenize inspect verify plan simulate; do
     run 0 help
     has out "^  $command "
     run 0 $command -h
@@ -285,6 +285,44 @@ has out '^decode +5 '
 run 0 bench "$gguf" --prompt-tokens 24 --tokens 5 -r 2 --memory floor --json
 json "$work/out" 'd["decode"]["tokens"] == 5 and len(d["decode"]["runs"]) == 2 and d["first_prefill"]["runs"][0]["bytes_read"] > 0'
 json "$work/out" 'd["decode"]["tokens_per_s_least"] <= d["decode"]["tokens_per_s"] <= d["decode"]["tokens_per_s_most"]'
+
+# ---- traces and simulate --------------------------------------------------------------------------
+# shellcheck disable=SC2086
+run 0 run "$gguf" --ids <(echo 2 5 9) --print-ids $few --memory floor --trace "$work/run.trace" --io direct
+out_is "$greedy"
+has err '^memory: .* \+ trace 4\.0 MiB '
+run 0 simulate "$work/run.trace"
+has out '^llama-Q4_K_M\.gguf: 3 tokens of prefill, 7 decoded; as it ran, '
+has out '^disk: 2\.00 GiB/s, 80 us, 32 at a time$'
+cp "$work/out" "$work/once"
+run 0 simulate "$work/run.trace"
+ok "a simulation differs from itself" cmp -s "$work/out" "$work/once"
+run 0 simulate "$work/run.trace" --memory 12M:24M:4M --disk 1G,100,16 --predict off --policy lru --ring 512K --json
+json "$work/out" 'len(d["budgets"]) == 4 and d["disk_depth"] == 16 and d["run"]["decode_tokens"] == 7'
+json "$work/out" '"decode_s" not in d["budgets"][0] and d["budgets"][3]["decode_tokens_per_s"] > 0 and d["budgets"][3]["streamed_bytes"] == 0'
+run 0 simulate "$work/run.trace" --memory 20M --csv
+has out '^budget_bytes,floor_bytes,prefill_s,'
+has out '^20971520,[0-9]+,[0-9.e-]+,'
+ok "two lines of CSV" [ "$(wc -l <"$work/out")" = 2 ]
+run 0 eval "$gguf" --ids <(echo 2 5 9) --trace "$work/eval.trace" --policy lfu --half-life 3
+run 0 simulate "$work/eval.trace"
+run 1 simulate "$work/run.trace" --memory 1M
+has err '^sluice: error: --memory 1\.0 MiB is too little memory; for the parts of this trace [0-9.]+ MiB is the least'
+run 2 simulate "$work/run.trace" --memory 8M:4M:1M
+has err "^sluice: error: --memory: '8M:4M:1M' is not accepted; a size such as 6G, or FROM:TO:STEP"
+run 2 simulate "$work/run.trace" --disk fast
+has err "^sluice: error: --disk: 'fast' is not accepted; RATE"
+run 2 simulate "$work/run.trace" --csv --json
+run 2 simulate
+run 1 simulate "$gguf"
+has err '^sluice: error: .*\.gguf: is not a trace'
+head -c 700 "$work/run.trace" >"$work/cut.trace"
+run 1 simulate "$work/cut.trace"
+has err 'cut\.trace: the trace is cut short: it ends at offset 700$'
+run 1 run "$gguf" -p x -n 2 --trace "$work/no/such/folder"
+has err '^sluice: error: .*no/such/folder'
+run 0 run "$gguf" -p x -n 2 --trace /dev/full
+has err '^warning: /dev/full: cannot write: No space left on device; the run goes on without a trace$'
 
 echo "$checks checks, $failed failed"
 [ $failed = 0 ]
