@@ -113,11 +113,11 @@ test: ## install what is missing, build, run every test
 test-all: all tests
 	$(Q)scripts/run-tests --build $(BUILD) --slow $(if $(T),--only '$(T)') $(TEST_BIN) $(TEST_SH)
 
-demo: ## install what is missing, build, fetch a small real model, run it in less memory than it needs
-	$(Q)scripts/setup build demo
+demo: ## install what is missing, build, run a small trained model in less memory than it needs (MODEL=smollm2: fetch that one)
+	$(Q)scripts/setup build $(if $(MODEL),demo)
 	$(Q)$(MAKE) --no-print-directory -j$$(nproc) all
-	$(Q)scripts/get-demo-model
-	$(Q)scripts/demo
+	$(Q)$(if $(MODEL),scripts/get-demo-model)
+	$(Q)scripts/demo $(MODEL)
 
 SANITIZED = $(MAKE) --no-print-directory OPT="-O1 -g -fno-omit-frame-pointer"
 asan: ## check under the address and undefined-behaviour sanitizers
