@@ -383,6 +383,18 @@ static void end_pass(simulator *s, const sl_trace_event *e, sl_simulation *out)
     s->mark_need = need;
 }
 
+static sl_status set_uses(simulator *s, const sl_trace_event *e, sl_err *err)
+{
+    float *use = malloc(((uint64_t)e->n + 1) * sizeof *use);
+    if (!use)
+        return sl_fail(err, SL_ENOMEM, "simulation: out of memory");
+    if (e->n)
+        memcpy(use, e->item, e->n * sizeof *use);
+    sl_pool_uses_set(&s->sched.pool, use);
+    free(use);
+    return SL_OK;
+}
+
 static sl_status replay_event(simulator *s, const sl_trace_event *e, sl_simulation *out,
                               sl_err *err);
 
@@ -425,6 +437,8 @@ static sl_status replay_event(simulator *s, const sl_trace_event *e, sl_simulati
         if (s->o->progress && s->o->progress(s->o->ctx, out->prefill.passes + out->decode.passes))
             return sl_fail(err, SL_ECANCELLED, "stopped");
         break;
+    case SL_TRACE_USES:
+        return set_uses(s, e, err);
     case SL_TRACE_GIVEN:
     case SL_TRACE_REST:
     case SL_TRACE_OVER:

@@ -655,9 +655,12 @@ void sl_stream_uses_get(sl_stream *s, float *use)
 
 void sl_stream_uses_set(sl_stream *s, const float *use)
 {
+    trace_call(s);
     pthread_mutex_lock(&s->lock);
     sl_pool_uses_set(&s->sched.pool, use);
     pthread_mutex_unlock(&s->lock);
+    if (s->trace)
+        sl_trace_uses(s->trace, use, s->sched.pool.n);
 }
 
 void sl_stream_need_stats(sl_stream *s, uint32_t unit, sl_need_stats *out)

@@ -337,6 +337,19 @@ void sl_trace_rows(sl_trace_writer *t, uint32_t table, const uint32_t *rows, uin
     call_over(t);
 }
 
+void sl_trace_uses(sl_trace_writer *t, const float *use, uint32_t n)
+{
+    if (event(t, SL_TRACE_USES, n)) {
+        put(t, n);
+        for (uint32_t i = 0; i < n; i++) {
+            uint32_t bits;
+            memcpy(&bits, &use[i], sizeof bits);
+            put(t, bits);
+        }
+    }
+    call_over(t);
+}
+
 /* A block goes out here, where nobody waits for the pass, when it is half full. */
 void sl_trace_end(sl_trace_writer *t)
 {

@@ -47,19 +47,22 @@ void sl_trace_hint(sl_trace_writer *t, const uint32_t *parts, uint32_t n);
 void sl_trace_leave(sl_trace_writer *t);
 void sl_trace_rows(sl_trace_writer *t, uint32_t table, const uint32_t *rows, uint32_t n);
 void sl_trace_end(sl_trace_writer *t);
+void sl_trace_uses(sl_trace_writer *t, const float *use, uint32_t n);
 
 /* ---- reading ---- */
-typedef enum sl_trace_kind { /* what the pass did; the numbers are the file's */
-                             SL_TRACE_PASS = 16,
-                             SL_TRACE_ENTER,
-                             SL_TRACE_NEED,
-                             SL_TRACE_GIVEN,
-                             SL_TRACE_REST,
-                             SL_TRACE_HINT,
-                             SL_TRACE_LEAVE,
-                             SL_TRACE_ROWS,
-                             SL_TRACE_END,
-                             SL_TRACE_OVER /* no more events */
+/* What the pass did; the numbers are the file's. */
+typedef enum sl_trace_kind {
+    SL_TRACE_PASS = 16,
+    SL_TRACE_ENTER,
+    SL_TRACE_NEED,
+    SL_TRACE_GIVEN,
+    SL_TRACE_REST,
+    SL_TRACE_HINT,
+    SL_TRACE_LEAVE,
+    SL_TRACE_ROWS,
+    SL_TRACE_END,
+    SL_TRACE_USES, /* before the first pass: what sl_stream_uses_set() was told */
+    SL_TRACE_OVER  /* no more events */
 } sl_trace_kind;
 
 typedef struct sl_trace_event {
@@ -74,7 +77,7 @@ typedef struct sl_trace_event {
     uint32_t max;         /* GIVEN: asked for at most */
     uint64_t wait_ns;     /* END: inside the stream, since the END before */
     uint32_t n;           /* of the lists; the reader's, until its next call */
-    const uint32_t *item; /* NEED, GIVEN, HINT: parts; ROWS: rows */
+    const uint32_t *item; /* NEED, GIVEN, HINT: parts; ROWS: rows; USES: bits of floats */
     const uint32_t *rows; /* NEED: by part */
 } sl_trace_event;
 

@@ -37,7 +37,7 @@ struct sl_trace {
     uint32_t list_cap;
     /* where the pass is */
     uint64_t n_events;
-    bool in_pass, needed;
+    bool begun, in_pass, needed; /* begun: a pass has */
     sl_pass_kind pass;
     uint32_t pass_rows, n_units, next_unit, entered;
     uint8_t *state; /* by part */
@@ -326,7 +326,7 @@ static bool take_pass(sl_trace *t, sl_trace_event *e)
     t->pass_rows = get32(t, SL_TRACE_MAX_ROWS);
     e->n_units = t->n_units = get32(t, t->plan->n_units);
     const bool ok = !t->in_pass && t->pass_rows && !t->bad;
-    t->in_pass = true;
+    t->in_pass = t->begun = true;
     t->next_unit = 0;
     t->entered = NO_UNIT;
     return ok;
@@ -387,6 +387,20 @@ static bool take_rows(sl_trace *t, sl_trace_event *e)
            e->n <= t->about.options.max_row_batch;
 }
 
+/* Logarithms of sums: none is NaN or very large. */
+static bool take_uses(sl_trace *t, sl_trace_event *e)
+{
+    e->n = get32(t, t->list_cap);
+    e->item = t->item;
+    for (uint32_t i = 0; i < e->n && !t->bad; i++) {
+        float use;
+        t->item[i] = get32(t, UINT32_MAX);
+        memcpy(&use, &t->item[i], sizeof use);
+        t->bad |= !(use < 1e6f);
+    }
+    return !t->begun && e->n == t->plan->n_parts - sl_plan_always_count(t->plan);
+}
+
 static bool take_enter(sl_trace *t, sl_trace_event *e)
 {
     e->unit = t->entered = t->next_unit;
@@ -436,6 +450,8 @@ static bool take_event(sl_trace *t, sl_trace_event *e)
         return take_rows(t, e);
     case SL_TRACE_END:
         return take_end(t, e);
+    case SL_TRACE_USES:
+        return take_uses(t, e);
     case SL_TRACE_OVER:
         break;
     }
@@ -465,7 +481,7 @@ void sl_trace_rewind(sl_trace *t)
     /* The block that holds the first event may hold the end of the plan as well. */
     t->offset = t->first_offset;
     t->len = t->at = 0;
-    t->over = t->bad = t->in_pass = false;
+    t->over = t->bad = t->begun = t->in_pass = false;
     t->n_events = 0;
     t->entered = NO_UNIT;
     forget_wanted(t);

@@ -228,6 +228,11 @@ static sl_stream_stats run(const fixture *x, const uint32_t *first, const sl_str
     if (!CHECK(sl_stream_open(x->plan, o, &s, &err) == SL_OK, "%s", err.text))
         return stats;
     CHECK(sl_stream_trace(s, trace_path(), "m", 0, &err) == SL_OK, "%s", err.text);
+    float use[UNITS * PER_UNIT];
+    for (uint32_t i = 0; i < UNITS * PER_UNIT; i++)
+        use[i] = (float)(test_random(&seed) % 100) / 20 - 2;
+    if (seed % 2)
+        sl_stream_uses_set(s, use);
     for (uint32_t pass = 0; pass < 30; pass++) {
         CHECK(sl_pass_begin(s, SL_PASS_DECODE, 1, UNITS, NULL) == SL_OK);
         for (uint32_t u = 0; u < UNITS; u++)
