@@ -206,7 +206,7 @@ static bool alike(const sl_product *a, const sl_product *b)
 {
     return a->type == b->type && a->n_rows == b->n_rows && a->n_cols == b->n_cols &&
            a->row_bytes == b->row_bytes && a->beside == b->beside && a->has_bias == b->has_bias &&
-           a->s.type == b->s.type && a->s.group == b->s.group &&
+           a->factor == b->factor && a->s.type == b->s.type && a->s.group == b->s.group &&
            a->s.block_rows == b->s.block_rows && a->s.scale_bytes == b->s.scale_bytes;
 }
 
