@@ -373,7 +373,8 @@ const char *sl_stream_mapped_path(const sl_stream *s, const void *address)
 sl_status sl_stream_trace(sl_stream *s, const char *path, const char *model, uint64_t other_bytes,
                           sl_err *err)
 {
-    const sl_trace_about about = {.model = model, .other_bytes = other_bytes, .options = s->o};
+    const sl_trace_about about = {
+        .model = model, .other_bytes = other_bytes, .options = s->o, .wait_ns = &s->wait_ns};
     if (s->trace || s->in_pass)
         return sl_fail(err, SL_EINVAL, "trace: %s",
                        s->trace ? "one is being written" : "a pass has begun");

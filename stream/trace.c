@@ -22,8 +22,11 @@ struct sl_trace_writer {
     uint64_t n_events;
     uint64_t (*clock)(void);
     uint64_t call_ns, return_ns; /* of the present call; of the one before, 0: there was none */
-    uint64_t compute_ns;         /* between them */
-    uint64_t inside_ns;          /* of all calls of the pass */
+    uint64_t compute_ns;         /* between them, and in the one before while it did not wait */
+    uint64_t inside_ns;          /* that part */
+    const uint64_t *wait_ns;     /* the stream's counter, or NULL */
+    uint64_t wait_from_ns;       /* its value at the call */
+    uint64_t waited_ns;          /* since the last pass's end */
     bool in_pass;
     bool failed; /* and said so: nothing more is written */
 };
@@ -214,6 +217,7 @@ sl_status sl_trace_create(const char *path, const sl_plan *p, const sl_trace_abo
     if (!t)
         return sl_fail(err, SL_ENOMEM, "%s: out of memory", path);
     t->file.fd = -1;
+    t->wait_ns = about->wait_ns;
     t->clock = about->clock ? about->clock : sl_now_ns;
     t->compressor = sl_compressor_new(SL_TRACE_BLOCK);
     t->block = malloc(SL_TRACE_BLOCK);
@@ -258,13 +262,18 @@ void sl_trace_finish(sl_trace_writer **tp)
 void sl_trace_call(sl_trace_writer *t)
 {
     t->call_ns = t->clock();
-    t->compute_ns = t->return_ns ? t->call_ns - t->return_ns : 0;
+    t->compute_ns = t->return_ns ? t->call_ns - t->return_ns + t->inside_ns : 0;
+    t->inside_ns = 0;
+    t->wait_from_ns = t->wait_ns ? *t->wait_ns : 0;
 }
 
 static void call_over(sl_trace_writer *t)
 {
     t->return_ns = t->clock();
-    t->inside_ns += t->return_ns - t->call_ns;
+    const uint64_t all = t->return_ns - t->call_ns;
+    const uint64_t waited = t->wait_ns ? *t->wait_ns - t->wait_from_ns : all;
+    t->waited_ns += waited;
+    t->inside_ns = all > waited ? all - waited : 0;
 }
 
 void sl_trace_pass(sl_trace_writer *t, sl_pass_kind kind, uint32_t rows, uint32_t n_units)
@@ -355,9 +364,9 @@ void sl_trace_end(sl_trace_writer *t)
 {
     call_over(t);
     if (event(t, SL_TRACE_END, 0))
-        put_ns(t, t->inside_ns);
+        put_ns(t, t->waited_ns);
     t->in_pass = false;
-    t->inside_ns = 0;
+    t->waited_ns = 0;
     if (t->at > SL_TRACE_BLOCK / 2)
         block_end(t);
     t->return_ns = t->clock();

@@ -3,8 +3,8 @@
  * in it, so a trace stands for itself.
  *
  * Writing: the stream calls sl_trace_call() when the pass calls it, and tells what was asked for
- * with one of the functions below just before it returns. The time between is the stream's own
- * (waiting); all the rest is the pass's (computing). A failed write is a warning, said once: the
+ * with one of the functions below just before it returns. What it waited in between is waiting, all
+ * the rest is computing. A failed write is a warning, said once: the
  * run goes on without a trace. */
 #ifndef SL_TRACE_H
 #define SL_TRACE_H
@@ -26,6 +26,9 @@ typedef struct sl_trace_about {
     uint64_t other_bytes;      /* of the budget, for all but the stream; 0: unknown */
     sl_stream_options options; /* faults and refusals are not kept */
     uint64_t (*clock)(void);   /* the writer's; NULL: sl_now_ns() */
+    /* The writer's, too: nanoseconds waited so far, as the stream counts them. The rest of a call
+     * (locks, waking the I/O thread) counts as computing. NULL: all of a call is waiting. */
+    const uint64_t *wait_ns;
 } sl_trace_about;
 
 /* ---- writing ---- */
@@ -75,7 +78,7 @@ typedef struct sl_trace_event {
     uint32_t part;        /* REST */
     uint32_t table;       /* ROWS */
     uint32_t max;         /* GIVEN: asked for at most */
-    uint64_t wait_ns;     /* END: inside the stream, since the END before */
+    uint64_t wait_ns;     /* END: since the END before */
     uint32_t n;           /* of the lists; the reader's, until its next call */
     const uint32_t *item; /* NEED, GIVEN, HINT: parts; ROWS: rows; USES: bits of floats */
     const uint32_t *rows; /* NEED: by part */
