@@ -54,6 +54,33 @@ SL_INLINE void sl_open_mxfp4(const sl_rows16 *w, size_t i, sl_tile32 *t)
     t->d = sl_e8m0_halves(first[0]);
 }
 
+/* A block is two of the activations'. In each, m is the scale of the second half. An e4m3 number of
+ * no sign is a half with an exponent that counts from 8 lower. */
+SL_INLINE void sl_open_nvfp4(const sl_rows16 *w, size_t i, sl_tile32 t[2])
+{
+    const size_t at = i * sizeof(sl_nvfp4);
+    const __m512i table = sl_code_table(sl_e2m1_codes, 12), seven = _mm512_set1_epi16(0x7f);
+    __m512i head[4];
+    sl_words(w, at, head);
+    SL_UNROLL
+    for (uint32_t p = 0; p < 2; p++) {
+        __m512i words[4];
+        sl_words(w, at + 4 + 16 * p, words);
+        SL_UNROLL
+        for (int k = 0; k < 4; k++) {
+            const int to = k / 2 * 4 + k % 2; /* low nibbles, then high ones, of each 8 bytes */
+            t[p].q[to] = _mm512_shuffle_epi8(table, sl_low_nibbles(words[k]));
+            t[p].q[to + 2] = _mm512_shuffle_epi8(table, sl_high_nibbles(words[k]));
+        }
+        const __m512i both = sl_pair(head[0], p); /* 0x7f stands for 0 */
+        const __m512i bits = _mm512_and_si512(both, seven);
+        sl_split_halves(_mm512_maskz_slli_epi16(_mm512_cmpneq_epi16_mask(both, seven), bits, 7),
+                        &t[p].d, &t[p].m);
+        t[p].d = _mm512_mul_ps(t[p].d, _mm512_set1_ps(128.0f)); /* half of 2^8 */
+        t[p].m = _mm512_mul_ps(t[p].m, _mm512_set1_ps(128.0f));
+    }
+}
+
 /* ---- IQ4_XS ---- */
 
 /* a where the mask is set, else b. */

@@ -254,17 +254,6 @@ static void order_of_fields(const char *x, char *out)
                          _mm_shuffle_epi8(sl_load16((const uint8_t *)x + h), fours));
 }
 
-/* Activation rows with each 32 values in another order, at out. */
-SL_INLINE void reorder(void (*order)(const char *x, char *out), const char *act, size_t act_bytes,
-                       size_t n_batch, size_t n_cols, char *out)
-{
-    for (size_t b = 0; b < n_batch; b++) {
-        memcpy(out + b * act_bytes + n_cols, act + b * act_bytes + n_cols, act_bytes - n_cols);
-        for (size_t i = 0; i < n_cols; i += 32)
-            order(act + b * act_bytes + i, out + b * act_bytes + i);
-    }
-}
-
 SL_INLINE void open_q1_0(const sl_rows16 *w, size_t i, void *tile)
 {
     __m512i *t = tile;

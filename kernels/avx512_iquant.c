@@ -199,11 +199,11 @@ SL_INLINE void grid_open_tile(grid g, const sl_rows16 *w, size_t i, tile256 *t)
     }                                                                                              \
     static void mul_##type(SL_MUL_ARGS)                                                            \
     {                                                                                              \
-        const product p = {w,         row_bytes, n_rows, n_cols,   act,                            \
-                           act_bytes, n_batch,   y,      y_stride, scratch};                       \
+        const product p = {w,       row_bytes, n_rows,   n_cols,  act,   act_bytes,                \
+                           n_batch, y,         y_stride, scratch, beside};                         \
         const grid g = {sl_grid_open_##type, __VA_ARGS__, sizeof(sl_##type)};                      \
         const form f = {open_##type,       multiply_##type, NULL, 256,                             \
-                        sizeof(sl_##type), sizeof(tile256), 0};                                    \
+                        sizeof(sl_##type), sizeof(tile256), 0,    NULL};                           \
         if (n_batch == 1)                                                                          \
             grid_direct(&p, g, 1);                                                                 \
         else if (n_batch <= MOST_DIRECT)                                                           \

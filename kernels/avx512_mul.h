@@ -308,6 +308,7 @@ typedef struct product {
     float *y;
     size_t y_stride;
     void *scratch;
+    const sl_scales *beside;
 } product;
 
 /* What the loops know of a type. All arguments of this kind are constants where they are used, so
@@ -317,12 +318,15 @@ typedef void multiply_fn(const void *tiles, int n_tiles, acts a, int n_x, size_t
                          __m512 acc[MAX_COLS][MAX_TILES]);
 typedef void direct_fn(const sl_rows16 *w, uintptr_t next, size_t next_step, acts a, int n_x,
                        size_t i, __m512 acc[MAX_COLS][MAX_TILES]);
+typedef void beside_fn(const product *p, size_t row, size_t from, size_t to, char *tile,
+                       size_t step);
 typedef struct form {
     open_fn *open;
     multiply_fn *multiply;
     direct_fn *direct;
     size_t block_values, block_bytes, tile_bytes;
-    int in_chunks; /* how to fetch, see fetch_at() */
+    int in_chunks;     /* how to fetch, see fetch_at() */
+    beside_fn *beside; /* adds what stands beside the blocks to tiles, step bytes apart; or NULL */
 } form;
 
 SL_INLINE __mmask16 lanes_of(size_t row, size_t n_rows)
@@ -391,6 +395,10 @@ SL_INLINE void open_chunk(const product *p, form f, chunk k)
             char *tile = pair_at(p, f, k, pair) + (size_t)r * f.tile_bytes;
             for (size_t i = k.from; i < k.to; i++, tile += (size_t)n_tiles * f.tile_bytes)
                 f.open(&rows, i, tile);
+            if (f.beside)
+                f.beside(p, row + 16 * (size_t)r, k.from, k.to,
+                         pair_at(p, f, k, pair) + (size_t)r * f.tile_bytes,
+                         (size_t)n_tiles * f.tile_bytes);
         }
     }
 }
@@ -494,6 +502,19 @@ SL_INLINE void opened(const product *p, form f)
     }
 }
 
+/* Activation rows with each 32 values in another order, at out: where weights lie in an order of
+ * their own, that of a few activation rows is quicker changed. */
+typedef void order_fn(const char *x, char *out);
+SL_INLINE void reorder(order_fn *order, const char *act, size_t act_bytes, size_t n_batch,
+                       size_t n_cols, char *out)
+{
+    for (size_t b = 0; b < n_batch; b++, act += act_bytes, out += act_bytes) {
+        memcpy(out + n_cols, act + n_cols, act_bytes - n_cols);
+        for (size_t i = 0; i < n_cols; i += 32)
+            order(act + i, out + i);
+    }
+}
+
 #define TYPE_32(type, ...)                                                                         \
     SL_INLINE void open_##type(const sl_rows16 *w, size_t i, void *tile)                           \
     {                                                                                              \
@@ -535,10 +556,10 @@ SL_INLINE void opened(const product *p, form f)
 #define MUL(type, values, tile_size, chunked)                                                      \
     static void mul_##type(SL_MUL_ARGS)                                                            \
     {                                                                                              \
-        const product p = {w,         row_bytes, n_rows, n_cols,   act,                            \
-                           act_bytes, n_batch,   y,      y_stride, scratch};                       \
+        const product p = {w,       row_bytes, n_rows,   n_cols,  act,   act_bytes,                \
+                           n_batch, y,         y_stride, scratch, beside};                         \
         const form f = {open_##type,       multiply_##type, direct_##type, values,                 \
-                        sizeof(sl_##type), tile_size,       chunked};                              \
+                        sizeof(sl_##type), tile_size,       chunked,       NULL};                  \
         if (n_batch == 1)                                                                          \
             direct(&p, f, 1);                                                                      \
         else if (n_batch == 2)                                                                     \

@@ -39,6 +39,7 @@ void sl_kernels_init(sl_kernels *k, sl_cpu_level level)
         sl_kernels_fill_avx512_quantize(k);
         sl_kernels_fill_avx512_codes(k);
         sl_kernels_fill_avx512_few_bits(k);
+        sl_kernels_fill_avx512_layouts(k);
         sl_kernels_fill_avx512_iquant(k);
         sl_kernels_fill_avx512_fp8(k);
         sl_kernels_fill_avx512_float(k);

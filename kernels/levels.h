@@ -31,6 +31,7 @@ void sl_kernels_fill_avx512_quant(sl_kernels *k);
 void sl_kernels_fill_avx512_quantize(sl_kernels *k);
 void sl_kernels_fill_avx512_codes(sl_kernels *k);
 void sl_kernels_fill_avx512_few_bits(sl_kernels *k);
+void sl_kernels_fill_avx512_layouts(sl_kernels *k);
 void sl_kernels_fill_avx512_iquant(sl_kernels *k);
 void sl_kernels_fill_avx512_fp8(sl_kernels *k);
 void sl_kernels_fill_avx512_float(sl_kernels *k);
