@@ -66,7 +66,8 @@ typedef struct sl_session_options {
     uint32_t logits_rows; /* rows whose logits one pass can give; default 1 (the last) */
     sl_kv_type kv;
     int32_t predict; /* experts that decode guesses for the next layer, to be read ahead; 0: none;
-                        SL_PREDICT_AUTO: as many as a row uses. Changes no result. */
+                        SL_PREDICT_AUTO: as many as a row uses, as long as a layer's experts are not
+                        all there. Changes no result. */
     uint32_t saved_states; /* of models with recurrent layers: earlier moments kept for
                               sl_session_rewind(), at most 16; default 1 */
 } sl_session_options;

@@ -126,6 +126,12 @@ void sl_layout_free(sl_layout *l);
 uint64_t sl_layout_bytes(
     const sl_model *m); /* heap of steps and groups (the plan counts for itself) */
 
+/* When guessing a layer's experts last had something to read. */
+typedef struct sl_guess_watch {
+    uint64_t missing; /* parts that were needed or guessed and were not there, so far */
+    uint32_t quiet;   /* guesses since then */
+} sl_guess_watch;
+
 /* Scratch of mixtures of experts, for the largest of a model's layers: E experts of which k are
  * used, F wide. A slot is one row's use of one expert; slots lie expert after expert in ascending
  * order, rows ascending in each: S = T * k of them. R rows go through experts at once. */
@@ -146,6 +152,7 @@ typedef struct sl_moe_scratch {
     float *out;                    /* [S][D] outputs of experts */
     void *in[SL_ACT_COUNT];        /* [R][act_bytes of D]: rows of s->act, or of s->norm, by slot */
     void *mid[SL_ACT_COUNT];       /* [R][act_bytes of F, of the shared expert's width] */
+    sl_guess_watch *watch;         /* [n_layers] */
     float *guess_norm;             /* [D] one row, as the next layer would see it */
     void *guess_act[SL_ACT_COUNT]; /* [act_bytes of D] */
 } sl_moe_scratch;

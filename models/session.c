@@ -147,6 +147,7 @@ static void lay_moe(carver *c, sl_session *s, const sl_model *m)
     x->out = carve(c, S * D, sizeof(float));
     carve_acts(c, l->expert_in_mask, R, D, x->in);
     carve_acts(c, l->expert_mid_mask & ~floats, R, larger(F, shared), x->mid);
+    x->watch = carve(c, m->arch.n_layers, sizeof(sl_guess_watch));
     x->guess_norm = carve(c, D, sizeof(float));
     carve_acts(c, l->router_mask & ~floats, 1, D, x->guess_act);
 }
