@@ -306,6 +306,16 @@ has out '^20971520,[0-9]+,[0-9.e-]+,'
 ok "two lines of CSV" [ "$(wc -l <"$work/out")" = 2 ]
 run 0 eval "$gguf" --ids <(echo 2 5 9) --trace "$work/eval.trace" --policy lfu --half-life 3
 run 0 simulate "$work/eval.trace"
+run 0 bench "$gguf" --prompt-tokens 8 --tokens 3 -r 2 --trace "$work/bench.trace"
+run 0 simulate "$work/bench.trace" --json
+json "$work/out" 'd["run"]["prefill_tokens"] == 24 and d["run"]["decode_tokens"] == 6'
+run 0 run $data/qwen3_moe-Q4_K_M.gguf --ids <(echo 2 5 9) --print-ids --ignore-eos -n 40 --memory floor --predict 2 \
+    --no-warm-start --trace "$work/moe.trace"
+for predict in auto off 1; do
+    run 0 simulate "$work/moe.trace" --predict $predict --policy lfu --json
+    json "$work/out" 'all(0 < b["hits"] <= b["needs"] and 0 < b["optimal_hit_rate"] < 1 for b in d["budgets"])'
+    json "$work/out" "(d['budgets'][0]['guesses'] > 0) == ('$predict' != 'off')"
+done
 run 1 simulate "$work/run.trace" --memory 1M
 has err '^sluice: error: --memory 1\.0 MiB is too little memory; for the parts of this trace [0-9.]+ MiB is the least'
 run 2 simulate "$work/run.trace" --memory 8M:4M:1M

@@ -12,6 +12,7 @@
 static const sl_command table[] = {{.name = "run", .bit = SL_CMD_RUN, .operand = "MODEL"},
                                    {.name = "eval", .bit = SL_CMD_EVAL, .operand = "MODEL"},
                                    {.name = "plan", .bit = SL_CMD_PLAN, .operand = "MODEL"},
+                                   {.name = "simulate", .bit = SL_CMD_SIMULATE, .operand = "TRACE"},
                                    {0}};
 
 const sl_command *sl_commands(void)
@@ -51,7 +52,7 @@ static void refused(const sl_command *c, const char *words, const char *expected
 
 static void values(void)
 {
-    const sl_command *run = &table[0];
+    const sl_command *run = &table[0], *simulate = &table[3];
     test_case("values");
     CHECK(!parse(run, "m.gguf -p hi -n 5 --temp 0.5 --top-k 7 --top-p=0 --min-p 1 --seed 9"), "%s",
           err.text);
@@ -74,6 +75,13 @@ static void values(void)
     CHECK(!parse(run, "m") && o.kv == SL_KV_F16);
     CHECK(!parse(run, "m") && o.memory_mode == SL_MEMORY_AUTO && o.n_predict == UINT64_MAX);
     CHECK(o.special == -1 && o.cpu_level == -1 && !o.seed_given);
+    CHECK(!parse(run, "m --policy lfu --half-life 0.5 --trace t") && o.policy == SL_POLICY_LFU);
+    CHECK(o.half_life == 0.5 && !strcmp(o.trace, "t"));
+    CHECK(!parse(run, "m") && o.policy == -1 && o.half_life == 0 && !o.trace);
+    /* Two options of one name: each command has its own. */
+    CHECK(!parse(simulate, "t --memory 1G:2G:1G --disk=3G,80,32") && !o.memory_bytes &&
+          !strcmp(o.memory_list, "1G:2G:1G") && !strcmp(o.disk_model, "3G,80,32"));
+    CHECK(!parse(run, "m --disk 3G -M 2G") && o.disk_rate == 3ull << 30 && !o.memory_list);
     CHECK(!parse(run, "-h") && o.help == 1);
     CHECK(!parse(run, "-h --help") && o.help == 2);
     CHECK(!parse(run, "m --seed 18446744073709549568") && o.seed == 18446744073709549568u);
@@ -115,6 +123,10 @@ static void refusals(void)
             "--predict: 'some' is not accepted; auto, off or a whole number up to 64 is");
     refused(run, "m --predict 65",
             "--predict: '65' is not accepted; auto, off or a whole number up to 64 is");
+    refused(run, "m --policy fifo", "--policy: 'fifo' is not accepted; one of lrfu|lru|lfu is");
+    refused(run, "m --csv", "run does not take '--csv'; it is an option of: simulate");
+    refused(&table[3], "t --io direct",
+            "simulate does not take '--io'; it is an option of: run, eval, plan");
     refused(run, "m --quiet=1", "--quiet takes no value ('1')");
     refused(run, "m --temp", "--temp needs a value: --temp T");
     refused(run, "m n", "run: 'n' is one argument too many after 'm'");
