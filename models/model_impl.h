@@ -153,8 +153,9 @@ typedef struct sl_moe_scratch {
     void *in[SL_ACT_COUNT];        /* [R][act_bytes of D]: rows of s->act, or of s->norm, by slot */
     void *mid[SL_ACT_COUNT];       /* [R][act_bytes of F, of the shared expert's width] */
     sl_guess_watch *watch;         /* [n_layers] */
-    float *guess_norm;             /* [D] one row, as the next layer would see it */
-    void *guess_act[SL_ACT_COUNT]; /* [act_bytes of D] */
+    uint32_t guess_rows;           /* passes of so many rows have their experts guessed */
+    float *guess_norm;             /* [guess_rows][D] as the next layer would see them */
+    void *guess_act[SL_ACT_COUNT]; /* [guess_rows][act_bytes of D] */
 } sl_moe_scratch;
 
 /* A sequence. KV cache of layer l: k and v at kv + offset, [n_kv_heads][n_ctx][row]

@@ -12,7 +12,7 @@
 
 #include "forward.h"
 
-enum { SUM_COLUMNS = 1024 /* of a task */, ALL_FROM = 4 /* uses per expert */ };
+enum { SUM_COLUMNS = 1024 /* of a task */ };
 
 typedef struct mixture {
     sl_pass *p;
@@ -356,22 +356,22 @@ static bool worth_guessing(mixture *m)
     return w->quiet < QUIET;
 }
 
-/* The router's scores of one row that the layer may see later; false: the router is not there. */
+/* The router's scores of rows that the layer may see later; false: the router is not there. */
 static bool guess_scores(mixture *m)
 {
     sl_pass *p = m->p;
     sl_moe_scratch *x = m->x;
     const sl_group *g = &m->g->router;
     const uint32_t D = p->m->arch.n_embd;
-    p->k->rms_norm(p->s->x, m->l->ffn_norm, p->m->arch.norm_eps, x->guess_norm, D);
-    sl_quantize_rows(p, g->act_mask, x->guess_norm, D, 1, x->guess_act);
+    sl_norm_rows(p, p->s->x, m->l->ffn_norm, x->guess_norm, p->rows);
+    sl_quantize_rows(p, g->act_mask, x->guess_norm, D, p->rows, x->guess_act);
     for (uint32_t i = 0; i < g->n_steps; i++) {
         const sl_step *step = &p->m->layout.step[g->first_step + i];
         sl_run u;
         if (!sl_run_peek(p, &u, &step->product[0], step->part))
             return false;
         sl_run_operand(&u, x->guess_norm, x->guess_act);
-        u.batch = 1;
+        u.batch = p->rows;
         u.y = x->score + step->product[0].row0;
         u.y_stride = m->moe->n_experts;
         sl_runs_multiply(p, &u, 1);
@@ -379,34 +379,59 @@ static bool guess_scores(mixture *m)
     return true;
 }
 
-/* One row: the best experts of its router for the residual of now. Many rows: all of them, in the
- * order in which they will be asked for. */
+/* How many experts each row is guessed to use. */
+static uint32_t guesses_per_row(const mixture *m)
+{
+    const int32_t predict = m->p->s->opt.predict;
+    uint32_t n = predict < 0 ? m->moe->n_used : (uint32_t)predict;
+    n = n < m->moe->n_experts ? n : m->moe->n_experts;
+    return n < SL_ROUTE_MAX_K ? n : SL_ROUTE_MAX_K;
+}
+
+/* Guessed experts into id [E]: of one row the likeliest first, of several in ascending order. */
+static uint32_t guess(mixture *m, uint32_t *id)
+{
+    const uint32_t E = m->moe->n_experts;
+    float weight[SL_ROUTE_MAX_K];
+    uint32_t chosen[SL_ROUTE_MAX_K], n = 0;
+    bool in[SL_ROUTE_MAX_N] = {false};
+    sl_route r = m->moe->route;
+    r.k = guesses_per_row(m);
+    if (!worth_guessing(m) || !guess_scores(m))
+        return 0;
+    for (uint32_t t = 0; t < m->p->rows; t++) {
+        float *score = m->x->score + (size_t)t * E;
+        for (uint32_t e = 0; m->p->s->opt.predict == SL_PREDICT_WRONG && e < E; e++)
+            score[e] = -score[e];
+        m->p->k->route(&r, score, chosen, weight);
+        for (size_t i = 0; i < r.k; i++) {
+            id[n] = chosen[i];
+            n += !in[chosen[i]];
+            in[chosen[i]] = true;
+        }
+    }
+    for (uint32_t e = 0, at = 0; m->p->rows > 1 && e < E; e++)
+        if (in[e])
+            id[at++] = e;
+    return n;
+}
+
+/* Many rows use nearly all experts: those are read ahead in the order in which they will be asked
+ * for. */
 void sl_guess_experts(sl_pass *p, uint32_t layer)
 {
     if (layer >= p->m->arch.n_layers || !p->m->arch.layer[layer].moe.n_experts ||
         !p->s->opt.predict)
         return;
     mixture m = mixture_of(p, layer);
-    const uint32_t E = m.moe->n_experts, wanted = (uint32_t)p->s->opt.predict;
-    uint32_t n = p->s->opt.predict < 0 ? m.moe->n_used : wanted;
-    float weight[SL_ROUTE_MAX_K];
-    uint32_t part[SL_ROUTE_MAX_N];
-    n = n < E ? n : E;
-    n = n < SL_ROUTE_MAX_K ? n : SL_ROUTE_MAX_K;
-    if (p->rows == 1) {
-        sl_route r = m.moe->route;
-        r.k = n;
-        if (!worth_guessing(&m) || !guess_scores(&m))
-            return;
-        for (uint32_t e = 0; p->s->opt.predict == SL_PREDICT_WRONG && e < E; e++)
-            m.x->score[e] = -m.x->score[e];
-        p->k->route(&r, m.x->score, part, weight);
-    } else {
-        n = (uint64_t)p->rows * m.moe->n_used >= (uint64_t)ALL_FROM * E ? E : 0;
-        for (uint32_t e = 0; e < n; e++)
-            part[e] = e;
-    }
+    uint32_t part[SL_ROUTE_MAX_N + 1], n = 0;
+    if (p->rows > p->s->moe.guess_rows)
+        for (n = 0; n < m.moe->n_experts; n++)
+            part[n] = n;
+    else
+        n = guess(&m, part);
     for (uint32_t i = 0; i < n; i++)
         part[i] += m.g->experts.first_part;
-    sl_parts_hint(p->m->stream, part, n);
+    if (n)
+        sl_parts_hint(p->m->stream, part, n);
 }

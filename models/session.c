@@ -112,6 +112,9 @@ static void carve_acts(carver *c, uint32_t mask, uint64_t rows, uint64_t width, 
                 c, rows, i == SL_ACT_F32 ? width * sizeof(float) : sl_act_bytes((sl_act)i, width));
 }
 
+/* A pass in which each expert has so many uses on average will need nearly all of them. */
+enum { ALL_FROM = 4 };
+
 static void lay_moe(carver *c, sl_session *s, const sl_model *m)
 {
     const sl_layout *l = &m->layout;
@@ -148,8 +151,10 @@ static void lay_moe(carver *c, sl_session *s, const sl_model *m)
     carve_acts(c, l->expert_in_mask, R, D, x->in);
     carve_acts(c, l->expert_mid_mask & ~floats, R, larger(F, shared), x->mid);
     x->watch = carve(c, m->arch.n_layers, sizeof(sl_guess_watch));
-    x->guess_norm = carve(c, D, sizeof(float));
-    carve_acts(c, l->router_mask & ~floats, 1, D, x->guess_act);
+    const uint64_t guess_rows = larger(ALL_FROM * E / k, 1) < T ? larger(ALL_FROM * E / k, 1) : T;
+    x->guess_rows = (uint32_t)guess_rows;
+    x->guess_norm = carve(c, guess_rows * D, sizeof(float));
+    carve_acts(c, l->router_mask & ~floats, guess_rows, D, x->guess_act);
 }
 
 /* A layer has one mixer: the kinds share memory. */
