@@ -360,7 +360,7 @@ static void name_skipped(const checker *c)
             at += (size_t)snprintf(text + at, sizeof text - at, "%s%s (%u tensors)", at ? ", " : "",
                                    a->skip[i].what, n[i]);
     if (at)
-        sl_log(SL_LOG_NOTE, "text only, not used: %s", text);
+        sl_log(SL_LOG_NOTE, "not run: %s", text);
 }
 
 /* Tensors without a role: said once, since a missing feature often looks like this. */

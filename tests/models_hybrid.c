@@ -112,11 +112,11 @@ int main(void)
     check_kinds(test_data("models/qwen3_5"), "dddaddda", "");
     check_kinds(test_data("models/qwen3_5-Q4_K_M.gguf"), "dddaddda", "");
     check_kinds(test_data("models/qwen3_5_vl"), "ddda",
-                "text only, not used: multi-token prediction (15 tensors), vision (21 tensors);");
+                "not run: multi-token prediction (15 tensors), vision (21 tensors);");
     check_kinds(test_data("models/qwen3_5_moe"), "da",
-                "text only, not used: multi-token prediction (19 tensors), vision (21 tensors);");
+                "not run: multi-token prediction (19 tensors), vision (21 tensors);");
     check_kinds(test_data("models/qwen3_5_moe-Q4_K_M.gguf"), "da",
-                "text only, not used: multi-token prediction (20 tensors);");
+                "not run: multi-token prediction (20 tensors);");
 
     same(vl, "\"layer_types\"", "\"not_layer_types\""); /* the interval says the same */
     same(vl, "\"attn_output_gate\": true,", "");
@@ -140,6 +140,8 @@ int main(void)
             "partial_rotary_factor: rotary dimensions is 1, expected an even number");
     refused(vl, "\"num_hidden_layers\": 4", "\"num_hidden_layers\": 5",
             "layer_types has 4 entries for 5 layers");
+    refused(vl, "\"video_token_id\": 3", "\"quantization_config\": {\"quant_method\": \"awq\"}",
+            "quantization_config.quant_method awq is not supported");
     refused(moe, "\"num_experts\": 8", "\"num_experts\": 4", "mlp.gate.weight has shape");
     char path[sizeof dir + 64];
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
