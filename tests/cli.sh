@@ -297,12 +297,12 @@ has out '^disk: 2\.00 GiB/s, 80 us, 32 at a time$'
 cp "$work/out" "$work/once"
 run 0 simulate "$work/run.trace"
 ok "a simulation differs from itself" cmp -s "$work/out" "$work/once"
-run 0 simulate "$work/run.trace" --memory 12M:24M:4M --disk 1G,100,16 --predict off --policy lru --ring 512K --json
+run 0 simulate "$work/run.trace" --memory 12M:132M:40M --disk 1G,100,16 --predict off --policy lru --ring 512K --json
 json "$work/out" 'len(d["budgets"]) == 4 and d["disk_depth"] == 16 and d["run"]["decode_tokens"] == 7'
 json "$work/out" '"decode_s" not in d["budgets"][0] and d["budgets"][3]["decode_tokens_per_s"] > 0 and d["budgets"][3]["streamed_bytes"] == 0'
-run 0 simulate "$work/run.trace" --memory 20M --csv
+run 0 simulate "$work/run.trace" --memory 100M --csv
 has out '^budget_bytes,floor_bytes,prefill_s,'
-has out '^20971520,[0-9]+,[0-9.e-]+,'
+has out '^104857600,[0-9]+,[0-9.e-]+,'
 ok "two lines of CSV" [ "$(wc -l <"$work/out")" = 2 ]
 run 0 eval "$gguf" --ids <(echo 2 5 9) --trace "$work/eval.trace" --policy lfu --half-life 3
 run 0 simulate "$work/eval.trace"

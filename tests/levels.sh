@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# test: plain
+# test: plain timeout=300
 # What this proves: on CPUs that have less, the best level that they can run is found, and nothing below it uses an
 # instruction that they lack: the kernel tests run under emulated CPUs, where that is a SIGILL. qemu-user emulates no
 # AVX-VNNI and no AVX-512: levels above AVX2 run only on machines that have them.
