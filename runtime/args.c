@@ -131,7 +131,8 @@ static const option options[] = {
      GROUP_MEMORY, false,
      "Type of the KV cache; q8_0 takes about half of f16 and loses precision (default: f16)."},
     {"--chunk", NULL, "N", KIND_COUNT, AT(chunk), 1, 65536, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY,
-     false, "Rows of one prefill pass (default: 512, up to 2048 where experts do not all fit, fewer in a "
+     false,
+     "Rows of one prefill pass (default: 512, up to 2048 where experts do not all fit, fewer in a "
      "small budget)."},
     {"--no-warm-start", NULL, NULL, KIND_FLAG, AT(no_warm_start), 0, 0, NULL, 0, SL_CMD_RUN,
      GROUP_MEMORY, false,
