@@ -103,6 +103,9 @@ tests: $(TEST_BIN) $(BUILD)/sluice
 check: all tests ## the fast tests (T=pattern picks some)
 	$(Q)scripts/run-tests --build $(BUILD) $(if $(T),--only '$(T)') $(TEST_BIN) $(TEST_SH)
 
+test-kernels: all tests ## every kernel at every level of this CPU, against the scalar ones
+	$(Q)scripts/run-tests --build $(BUILD) $(filter $(BUILD)/tests/kernels_%,$(TEST_BIN))
+
 # Set-up comes first and make starts afresh behind it: a bare machine has no compiler to ask yet.
 test: ## install what is missing, build, run every test
 	$(Q)scripts/setup build demo
@@ -169,5 +172,5 @@ help: ## this list
 	@echo '  V=1 shows commands; CC=clang, OPT, CFLAGS, LDFLAGS, BUILD=folder as usual; CI=1 makes warnings errors'
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
-.PHONY: all tests check test test-all demo asan ubsan tsan check-neon fuzz bench lint format install clean help FORCE
+.PHONY: all tests check test test-all test-kernels demo asan ubsan tsan check-neon fuzz bench lint format install clean help FORCE
 .SECONDARY:
