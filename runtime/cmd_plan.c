@@ -21,7 +21,7 @@ typedef struct plan {
 } plan;
 
 /* ---- what the machine gives ------------------------------------------------------------------ */
-enum { MEASURE_MOST_MIB = 256, MEASURE_LEAST_MIB = 32 };
+enum { MEASURE_MOST_MIB = 512, MEASURE_LEAST_MIB = 32 };
 
 /* More than most caches hold, in at most a quarter of what is free. Where that is too little the
  * rate stays unknown (0), and the disk's counts alone. */
@@ -54,13 +54,36 @@ static sl_status measure_disk(plan *p, sl_err *err)
 }
 
 /* ---- one line of the table ------------------------------------------------------------------- */
+/* Bytes of experts that a token uses. */
+static uint64_t expert_bytes(const plan *p, const sl_price *price)
+{
+    const sl_model_info info = sl_model_about(p->setup.model);
+    return info.n_experts ? price->split.on_demand_bytes / info.n_experts * info.n_used : 0;
+}
+
+/* What a token reads. Experts: as if all were used alike. Texts use some of them again and again,
+ * so a run reads less. */
+static uint64_t read_bytes(const plan *p, const sl_price *price)
+{
+    const sl_split *s = &price->split;
+    const double misses =
+        s->on_demand_parts ? 1 - (double)s->pool_slots / (double)s->on_demand_parts : 0;
+    return s->streamed_bytes + (uint64_t)(misses * (double)expert_bytes(p, price));
+}
+
+static uint64_t used_bytes(const plan *p, const sl_price *price)
+{
+    return price->split.weights_bytes + expert_bytes(p, price);
+}
+
 /* 0: not known. */
 static double token_seconds(const plan *p, const sl_price *price)
 {
-    if (p->disk <= 0 && price->split.streamed_bytes)
+    const double read = (double)read_bytes(p, price), used = (double)used_bytes(p, price);
+    if (p->disk <= 0 && read > 0)
         return 0;
-    double disk = p->disk > 0 ? (double)price->split.streamed_bytes / p->disk : 0;
-    double memory = p->memory > 0 ? (double)price->split.weights_bytes / p->memory : 0;
+    double disk = p->disk > 0 ? read / p->disk : 0;
+    double memory = p->memory > 0 ? used / p->memory : 0;
     return disk > memory ? disk : memory;
 }
 
@@ -69,10 +92,11 @@ static void print_line(const plan *p, const sl_price *price, const char *name)
     char a[SL_SHORT], b[SL_SHORT], c[SL_SHORT], d[SL_SHORT];
     double s = token_seconds(p, price);
     bool known = s > 0;
-    uint64_t stays = price->split.weights_bytes - price->split.streamed_bytes;
+    uint64_t stays =
+        price->split.weights_bytes - price->split.streamed_bytes + price->split.pool_bytes;
     sl_outf("  %-6s %10s %10s %10s %10s %10.3g\n", name,
             sl_show_bytes(a, price->budget.limit_bytes), sl_show_bytes(b, stays),
-            sl_show_bytes(c, price->split.streamed_bytes), known ? sl_show_seconds(d, s) : "?",
+            sl_show_bytes(c, read_bytes(p, price)), known ? sl_show_seconds(d, s) : "?",
             known ? 1 / s : 0.0);
 }
 
@@ -105,6 +129,9 @@ static void write_line(sl_json_writer *w, const plan *p, const sl_price *price)
     sl_json_write_uint(w, "streamed_bytes", price->split.streamed_bytes);
     sl_json_write_uint(w, "pinned_bytes", price->split.pinned_bytes);
     sl_json_write_uint(w, "ring_bytes", price->split.ring_bytes);
+    sl_json_write_uint(w, "pool_bytes", price->split.pool_bytes);
+    sl_json_write_uint(w, "read_bytes_per_token", read_bytes(p, price));
+    sl_json_write_uint(w, "used_bytes_per_token", used_bytes(p, price));
     double seconds = token_seconds(p, price);
     sl_json_write_double(w, "seconds_per_token", seconds > 0 ? seconds : (double)NAN);
     sl_json_write_close(w);
@@ -173,7 +200,11 @@ static void print_table(const plan *p, const lines *l)
     char a[SL_SHORT], b[SL_SHORT];
     sl_model_info info = sl_model_about(p->setup.model);
     sl_outf("%s%s%s, %s of weights per token\n", info.family, *info.name ? ": " : "", info.name,
-            sl_show_bytes(a, l->price[0].split.weights_bytes));
+            sl_show_bytes(a, used_bytes(p, &l->price[0])));
+    if (info.n_experts)
+        sl_outf("of these %s in %" PRIu32 " of %" PRIu32 " experts per layer: taken as used alike; "
+                "a text repeats itself and reads less\n",
+                sl_show_bytes(a, expert_bytes(p, &l->price[0])), info.n_used, info.n_experts);
     sl_outf("disk %s%s, memory %s\n", p->disk > 0 ? sl_show_rate(a, p->disk) : "unknown",
             p->disk <= 0       ? ""
             : p->disk_measured ? " (measured)"
@@ -186,7 +217,7 @@ static void print_table(const plan *p, const lines *l)
         sl_out("\n", 1);
         print_terms(&l->price[0].budget, "budget");
     }
-    sl_outf("\n  %-6s %10s %10s %10s %10s %10s\n", "", "budget", "stays", "streamed", "per token",
+    sl_outf("\n  %-6s %10s %10s %10s %10s %10s\n", "", "budget", "stays", "read", "per token",
             "tokens/s");
     for (uint32_t i = 0; i < l->n; i++)
         print_line(p, &l->price[i], l->name[i]);
