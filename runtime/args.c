@@ -168,7 +168,7 @@ static const option options[] = {
      "of the least frequent (default: lrfu; simulate: the trace's)."},
     {"--half-life", NULL, "ROWS", KIND_NUMBER, AT(half_life), 0.01, 1e9, NULL, 0, SL_CMD_SPLIT,
      GROUP_MEMORY, false,
-     "With lrfu: tokens after which a use counts half (default: 8; simulate: the trace's)."},
+     "With lrfu: tokens after which a use counts half (default: 16; simulate: the trace's)."},
     {"--trace", NULL, "FILE", KIND_TEXT, AT(trace), 0, 0, NULL, 0, SL_CMD_PASSES, GROUP_OUTPUT,
      false,
      "Keep a trace of what the run asked of the disk, for sluice simulate; the ids of its tokens "

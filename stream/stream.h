@@ -66,7 +66,7 @@ typedef struct sl_stream_options {
     uint64_t in_flight_bytes; /* default 24 MiB */
     uint64_t piece_bytes;     /* reads are cut to this; default 1 MiB */
     sl_policy policy;
-    double half_life;    /* rows; default 8 */
+    double half_life;    /* rows; default 16 */
     uint64_t hint_bytes; /* of guesses in flight while decoding; default 4 MiB */
     uint64_t disk_limit; /* bytes per second; 0: none. Emulates a slower disk. */
     uint32_t

@@ -139,9 +139,9 @@ static void keys(void)
         if (rows)
             sl_pool_use(p, 3, rows, pass_rows);
         for (uint32_t r = 0; r < pass_rows; r++) /* decay by a row, then a row's use */
-            sum = sum * exp2(-1.0 / 8) + (double)rows / pass_rows;
+            sum = sum * exp2(-1.0 / 16) + (double)rows / pass_rows;
         sl_pool_tick(p, pass_rows);
-        const double now = p->now / 8, key = log2(sum) + now - 1.0 / 8;
+        const double now = p->now / 16, key = log2(sum) + now - 1.0 / 16;
         CHECK(sum == 0 ? p->entry[3].key == -INFINITY : fabs(p->entry[3].key - key) < 1e-6,
               "pass %u: %g, expected %g", pass, p->entry[3].key, key);
     }

@@ -207,7 +207,7 @@ static void round_trip(const fixture *x, const uint32_t *first, const char *path
         return;
     const sl_trace_about *a = sl_trace_about_of(t);
     CHECK(!strcmp(a->model, "some model") && a->other_bytes == 12345);
-    CHECK(a->options.policy == SL_POLICY_LRU && a->options.half_life == 8 &&
+    CHECK(a->options.policy == SL_POLICY_LRU && a->options.half_life == 16 &&
           a->options.io == SL_IO_PREAD && a->options.piece_bytes == 1 << 20);
     same_plan(x->plan, sl_trace_plan(t));
     CHECK(sl_trace_sums_of(t)->events == w.n && sl_trace_sums_of(t)->prefill.rows == 300 &&
