@@ -119,14 +119,11 @@ void sl_run_report_say(const sl_run_report *r, const sl_setup *s, const sl_optio
                100 * wait_seconds(d) / d->seconds);
 }
 
-static void write_needs(sl_json_writer *w, const sl_stream_stats *io)
+static void write_needs(sl_json_writer *w, const sl_need_stats *n)
 {
-    const sl_need_stats *n = &io->need;
-    sl_json_write_object(w, "experts");
     sl_json_write_uint(w, "needs", n->needs);
     sl_json_write_uint(w, "hits", n->hits);
     sl_json_write_uint(w, "miss_bytes", n->miss_bytes);
-    sl_json_write_uint(w, "evictions", io->evictions);
     sl_json_write_uint(w, "guesses", n->guesses);
     sl_json_write_uint(w, "guesses_right", n->guesses_right);
     sl_json_write_uint(w, "hints", n->hints);
@@ -134,6 +131,23 @@ static void write_needs(sl_json_writer *w, const sl_stream_stats *io)
     sl_json_write_uint(w, "hints_late", n->hints_late);
     sl_json_write_uint(w, "hint_bytes", n->hint_bytes);
     sl_json_write_uint(w, "wasted_bytes", n->wasted_bytes);
+}
+
+/* Since the start, unit by unit. */
+static void write_units(sl_json_writer *w, const sl_setup *s)
+{
+    const sl_plan *p = sl_model_plan(s->model);
+    sl_need_stats n;
+    sl_json_write_array(w, "experts_by_unit");
+    for (uint32_t u = 0; u < sl_plan_unit_count(p); u++) {
+        sl_stream_need_stats(sl_model_stream(s->model), u, &n);
+        if (!n.needs)
+            continue;
+        sl_json_write_object(w, NULL);
+        sl_json_write_uint(w, "unit", u);
+        write_needs(w, &n);
+        sl_json_write_close(w);
+    }
     sl_json_write_close(w);
 }
 
@@ -150,8 +164,12 @@ void sl_phase_write(sl_json_writer *w, const char *key, const sl_phase *p)
     sl_json_write_uint(w, "passes", p->io.passes);
     sl_json_write_uint(w, "ahead_parts", p->io.ahead_parts);
     sl_json_write_uint(w, "ahead_bytes", p->io.ahead_bytes);
-    if (p->io.need.needs)
-        write_needs(w, &p->io);
+    if (p->io.need.needs) {
+        sl_json_write_object(w, "experts");
+        sl_json_write_uint(w, "evictions", p->io.evictions);
+        write_needs(w, &p->io.need);
+        sl_json_write_close(w);
+    }
     sl_json_write_close(w);
 }
 
@@ -250,6 +268,8 @@ static void write_all(sl_json_writer *w, const sl_run_report *r, const sl_setup 
     sl_phase_write(w, "prefill", &r->prefill);
     sl_phase_write(w, "decode", &r->decode);
     write_bound(w, r, s, o);
+    if (r->prefill.io.need.needs)
+        write_units(w, s);
     sl_json_write_close(w);
 }
 

@@ -310,7 +310,8 @@ run 0 bench "$gguf" --prompt-tokens 8 --tokens 3 -r 2 --trace "$work/bench.trace
 run 0 simulate "$work/bench.trace" --json
 json "$work/out" 'd["run"]["prefill_tokens"] == 24 and d["run"]["decode_tokens"] == 6'
 run 0 run $data/qwen3_moe-Q4_K_M.gguf --ids <(echo 2 5 9) --print-ids --ignore-eos -n 40 --memory floor --predict 2 \
-    --no-warm-start --trace "$work/moe.trace"
+    --no-warm-start --trace "$work/moe.trace" --stats "$work/moe.stats"
+json "$work/moe.stats" 'sum(u["needs"] for u in d["experts_by_unit"]) == d["prefill"]["experts"]["needs"] + d["decode"]["experts"]["needs"] > 0'
 for predict in auto off 1; do
     run 0 simulate "$work/moe.trace" --predict $predict --policy lfu --json
     json "$work/out" 'all(0 < b["hits"] <= b["needs"] and 0 < b["optimal_hit_rate"] < 1 for b in d["budgets"])'
