@@ -7,75 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "lib_folder.h"
 #include "lib_model.h"
 
 enum { T = 40, V = 512, E = 8, D = 256, F = 64, GROUP = 64, WIDE = 256 };
 
 typedef enum way { APART, STACKED, FUSED, TRANSPOSED, MISSING, WIDE_STACK, MIXED } way;
-
-/* A safetensors file in the making. */
-typedef struct writer {
-    char header[1 << 16];
-    size_t header_len;
-    uint8_t *data;
-    size_t len, cap;
-} writer;
-
-static void *must(void *p)
-{
-    if (!p) {
-        fputs("out of memory\n", stderr);
-        exit(1);
-    }
-    return p;
-}
-
-static void put(writer *w, const char *name, const char *type, const char *shape, const void *bytes,
-                size_t n)
-{
-    if (w->len + n > w->cap)
-        w->data = must(realloc(w->data, w->cap = 2 * (w->len + n)));
-    w->header_len +=
-        (size_t)snprintf(w->header + w->header_len, sizeof w->header - w->header_len,
-                         "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[%s],\"data_offsets\":[%zu,%zu]}",
-                         w->header_len ? ',' : '{', name, type, shape, w->len, w->len + n);
-    memcpy(w->data + w->len, bytes, n);
-    w->len += n;
-}
-
-static void write_file(const char *folder, const char *name, const void *a, size_t a_len,
-                       const void *b, size_t b_len)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = must(fopen(path, "wb"));
-    bool ok = fwrite(a, 1, a_len, f) == a_len && (!b_len || fwrite(b, 1, b_len, f) == b_len);
-    CHECK(fclose(f) == 0 && ok, "%s", path);
-}
-
-static void finish(writer *w, const char *folder)
-{
-    w->header[w->header_len++] = '}';
-    const uint64_t n = w->header_len;
-    uint8_t *head = must(malloc(n + 8));
-    memcpy(head, &n, 8);
-    memcpy(head + 8, w->header, n);
-    write_file(folder, "model.safetensors", head, n + 8, w->data, w->len);
-    free(head);
-    free(w->data);
-    free(w);
-}
-
-/* config.json of the source, with extra before its last brace. */
-static void write_config(const char *folder, const char *extra)
-{
-    size_t len = 0;
-    char *text = must(test_read(test_data("models/qwen3_moe/config.json"), &len));
-    while (len && text[len - 1] != '}')
-        len--;
-    write_file(folder, "config.json", text, len - 1, extra, strlen(extra));
-    free(text);
-}
 
 /* ---- experts ---- */
 
@@ -99,7 +36,7 @@ static void put_apart(writer *w, uint32_t layer, const stack *s, const char *suf
     for (uint32_t e = 0; e < n; e++) {
         snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%u.%s.%s", layer, e, s->name,
                  suffix);
-        put(w, name, s->type, shape, s->bytes + e * matrix_bytes(s), matrix_bytes(s));
+        put_tensor(w, name, s->type, shape, s->bytes + e * matrix_bytes(s), matrix_bytes(s));
     }
 }
 
@@ -108,7 +45,7 @@ static void put_stack(writer *w, uint32_t layer, const stack *s, const char *suf
     char name[128], shape[64];
     snprintf(name, sizeof name, "model.layers.%u.mlp.switch_mlp.%s.%s", layer, s->name, suffix);
     snprintf(shape, sizeof shape, "%d,%u,%u", E, s->rows, s->cols);
-    put(w, name, s->type, shape, s->bytes, E * matrix_bytes(s));
+    put_tensor(w, name, s->type, shape, s->bytes, E * matrix_bytes(s));
 }
 
 /* A tensor that has no suffix, of matrices of rows x cols. */
@@ -118,7 +55,7 @@ static void put_whole(writer *w, uint32_t layer, const char *what, uint32_t rows
     char name[128], shape[64];
     snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%s", layer, what);
     snprintf(shape, sizeof shape, "%d,%u,%u", E, rows, cols);
-    put(w, name, "BF16", shape, bytes, (size_t)E * rows * cols * 2);
+    put_tensor(w, name, "BF16", shape, bytes, (size_t)E * rows * cols * 2);
 }
 
 static void put_fused(writer *w, uint32_t layer, const stack m[3], bool transposed)
@@ -193,7 +130,7 @@ static void put_rest(writer *w, const sl_checkpoint *c, uint32_t first)
                      (unsigned long long)t->dims[1]);
         else
             snprintf(shape, sizeof shape, "%llu", (unsigned long long)t->dims[0]);
-        put(w, t->name, "BF16", shape, bytes, (size_t)t->extent.len);
+        put_tensor(w, t->name, "BF16", shape, bytes, (size_t)t->extent.len);
         free(bytes);
     }
 }
@@ -209,7 +146,7 @@ static void put_dense(writer *w, uint32_t layer)
         for (size_t k = 0; k < WIDE * D; k++)
             v[k] = (uint16_t)((test_random(&seed) & 0x80ff) | 0x3c00);
         snprintf(name, sizeof name, "model.layers.%u.mlp.%s.weight", layer, names[i]);
-        put(w, name, "BF16", "256,256", v, sizeof v);
+        put_tensor(w, name, "BF16", "256,256", v, sizeof v);
     }
 }
 
@@ -223,7 +160,7 @@ static const char *make(const char *dir, const char *name, way how, const char *
     if (!CHECK(sl_checkpoint_open(test_data("models/qwen3_moe"), &c, &err) == SL_OK, "%s",
                err.text))
         exit(1);
-    writer *w = must(calloc(1, sizeof *w));
+    writer out = {0}, *w = &out;
     put_rest(w, c, how == MIXED);
     for (uint32_t layer = 0; layer < 2; layer++) {
         if (how == MIXED && layer == 0) {
@@ -238,7 +175,7 @@ static const char *make(const char *dir, const char *name, way how, const char *
             free(m[i].bytes);
     }
     finish(w, path);
-    write_config(path, config);
+    write_config(path, "models/qwen3_moe", config);
     sl_checkpoint_close(&c);
     return path;
 }
@@ -253,7 +190,7 @@ static const char *make_mlx(const char *dir, const char *name, bool stacked)
     mkdir(path, 0777);
     if (!CHECK(sl_checkpoint_open(test_data("models/qwen3_moe"), &c, NULL) == SL_OK))
         exit(1);
-    writer *w = must(calloc(1, sizeof *w));
+    writer out = {0}, *w = &out;
     put_rest(w, c, 0);
     for (uint32_t i = 0; i < 6; i++) {
         static const char *const names[3] = {"gate_proj", "up_proj", "down_proj"};
@@ -278,7 +215,7 @@ static const char *make_mlx(const char *dir, const char *name, bool stacked)
         }
     }
     finish(w, path);
-    write_config(path, ",\"quantization\":{\"group_size\":64,\"bits\":4}}");
+    write_config(path, "models/qwen3_moe", ",\"quantization\":{\"group_size\":64,\"bits\":4}}");
     sl_checkpoint_close(&c);
     return path;
 }

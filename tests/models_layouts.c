@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "../kernels/half.h"
+#include "lib_folder.h"
 #include "lib_model.h"
 
 enum { T = 40, V = 512, FP8_TILE = 128 };
@@ -15,42 +16,14 @@ enum { T = 40, V = 512, FP8_TILE = 128 };
 typedef enum layout { PLAIN, MLX4, MLX8, FP8, NVFP4, LAYOUT_COUNT } layout;
 static const char *const layout_name[] = {"plain", "mlx4", "mlx8", "fp8", "nvfp4.gguf"};
 
-/* A safetensors file in the making. */
-typedef struct writer {
-    char *header;
-    size_t header_len, header_cap;
-    uint8_t *data;
-    size_t len, cap;
-} writer;
-
-static void *must(void *p)
-{
-    if (!p) {
-        fputs("out of memory\n", stderr);
-        exit(1);
-    }
-    return p;
-}
-
 static void put(writer *w, const char *name, const char *type, uint64_t rows, uint64_t cols,
                 const void *bytes, size_t n)
 {
-    if (w->len + n > w->cap)
-        w->data = must(realloc(w->data, w->cap = 2 * (w->len + n)));
-    if (w->header_len + 512 > w->header_cap)
-        w->header = must(realloc(w->header, w->header_cap = 2 * (w->header_len + 512)));
     char shape[64];
+    int len = snprintf(shape, sizeof shape, "%llu", (unsigned long long)rows);
     if (cols)
-        snprintf(shape, sizeof shape, "[%llu,%llu]", (unsigned long long)rows,
-                 (unsigned long long)cols);
-    else
-        snprintf(shape, sizeof shape, "[%llu]", (unsigned long long)rows);
-    w->header_len +=
-        (size_t)snprintf(w->header + w->header_len, 512,
-                         "%c\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
-                         w->header_len ? ',' : '{', name, type, shape, w->len, w->len + n);
-    memcpy(w->data + w->len, bytes, n);
-    w->len += n;
+        snprintf(shape + len, sizeof shape - (size_t)len, ",%llu", (unsigned long long)cols);
+    put_tensor(w, name, type, shape, bytes, n);
 }
 
 static uint16_t to_bf16(float f)
@@ -137,42 +110,6 @@ static void put_fp8(writer *w, const char *name, float *v, uint64_t rows, uint64
     free(scale);
 }
 
-static void write_file(const char *folder, const char *name, const void *a, size_t a_len,
-                       const void *b, size_t b_len)
-{
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    FILE *f = must(fopen(path, "wb"));
-    bool ok = fwrite(a, 1, a_len, f) == a_len && (!b_len || fwrite(b, 1, b_len, f) == b_len);
-    CHECK(fclose(f) == 0 && ok, "%s", path);
-}
-
-static void finish(writer *w, const char *folder)
-{
-    w->header[w->header_len++] = '}';
-    while (w->header_len % 8)
-        w->header[w->header_len++] = ' ';
-    const uint64_t n = w->header_len;
-    uint8_t *head = must(malloc(n + 8));
-    memcpy(head, &n, 8);
-    memcpy(head + 8, w->header, n);
-    write_file(folder, "model.safetensors", head, n + 8, w->data, w->len);
-    free(head);
-    free(w->header);
-    free(w->data);
-}
-
-/* config.json of the source, with extra before its last brace. */
-static void write_config(const char *folder, const char *extra)
-{
-    size_t len = 0;
-    char *text = must(test_read(test_data("models/llama/config.json"), &len));
-    while (len && text[len - 1] != '}')
-        len--;
-    write_file(folder, "config.json", text, len - 1, extra, strlen(extra));
-    free(text);
-}
-
 static bool is_embedding(const char *name)
 {
     return strstr(name, "embed_tokens") || strstr(name, "lm_head");
@@ -215,7 +152,7 @@ static void make(const sl_checkpoint *source, const char *dir, layout l, uint64_
             "}");
     for (int i = 0; i < 2; i++) {
         finish(&out[i], path[i]);
-        write_config(path[i], i ? "}" : extra);
+        write_config(path[i], "models/llama", i ? "}" : extra);
     }
 }
 
@@ -399,7 +336,7 @@ static void refused(const char *path, const char *extra, const char *want)
     sl_model *m = NULL;
     sl_err err = {0};
     const sl_model_options o = sl_model_defaults();
-    write_config(path, extra);
+    write_config(path, "models/llama", extra);
     const sl_status st = sl_model_open(path, &o, &m, &err);
     CHECK(st != SL_OK && strstr(err.text, want), "%s", st == SL_OK ? "opened" : err.text);
     sl_model_close(&m);
