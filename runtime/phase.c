@@ -15,20 +15,6 @@ void sl_phase_begin(sl_phase *p, const sl_setup *s)
     sl_stream_stats_get(sl_model_stream(s->model), &p->io);
 }
 
-static sl_need_stats need_between(const sl_need_stats *was, const sl_need_stats *now)
-{
-    return (sl_need_stats){.needs = now->needs - was->needs,
-                           .hits = now->hits - was->hits,
-                           .miss_bytes = now->miss_bytes - was->miss_bytes,
-                           .guesses = now->guesses - was->guesses,
-                           .guesses_right = now->guesses_right - was->guesses_right,
-                           .hints = now->hints - was->hints,
-                           .hints_useful = now->hints_useful - was->hints_useful,
-                           .hints_late = now->hints_late - was->hints_late,
-                           .hint_bytes = now->hint_bytes - was->hint_bytes,
-                           .wasted_bytes = now->wasted_bytes - was->wasted_bytes};
-}
-
 void sl_phase_end(sl_phase *p, const sl_setup *s, uint64_t tokens)
 {
     sl_stream_stats now, was = p->io;
@@ -46,8 +32,9 @@ void sl_phase_end(sl_phase *p, const sl_setup *s, uint64_t tokens)
                               .ahead_bytes = now.ahead_bytes - was.ahead_bytes,
                               .max_in_flight = now.max_in_flight,
                               .evictions = now.evictions - was.evictions,
-                              .need = need_between(&was.need, &now.need),
+                              .need = now.need,
                               .io_cpu_ns = now.io_cpu_ns - was.io_cpu_ns};
+    sl_need_stats_add(&p->io.need, &was.need, -1);
 }
 
 static double wait_seconds(const sl_phase *p)

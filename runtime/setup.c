@@ -329,28 +329,25 @@ static uint32_t fitting_ctx(const sl_setup *s, const sl_options *o, const sl_dem
     return low == most ? low : low < least + 256 ? least : (uint32_t)sl_round_down(low, 256);
 }
 
-/* Experts that do not all fit are read again in every prefill pass: more rows per pass, as far as a
- * sixteenth of the limit holds their scratch. */
-static uint32_t wished_chunk(const sl_setup *s, uint64_t limit, uint64_t *scratch_most)
+/* Experts that do not all fit are read again in every prefill pass: then more rows per pass pay. */
+static uint32_t wished_chunk(const sl_setup *s, uint64_t limit)
 {
     const sl_plan *p = sl_model_plan(s->model);
     const uint64_t experts = sl_plan_on_demand_bytes(p);
-    const bool again = experts && experts + sl_plan_always_bytes(p) > limit;
-    *scratch_most = again ? limit / 16 : limit / 8;
-    return again ? CHUNK_EXPERTS : CHUNK_USUAL;
+    return experts && experts + sl_plan_always_bytes(p) > limit ? CHUNK_EXPERTS : CHUNK_USUAL;
 }
 
-/* Halves the rows of a pass until its scratch is small enough: an eighth of the limit. */
+/* Halves the rows of a pass until its scratch is small enough: an eighth of the limit, a sixteenth
+ * for more rows than usual. */
 static uint32_t fitting_chunk(const sl_setup *s, const sl_options *o, const sl_demand *d,
                               uint64_t limit, uint32_t ctx)
 {
-    uint64_t most;
-    uint32_t chunk = wished_chunk(s, limit, &most);
+    uint32_t chunk = wished_chunk(s, limit);
     if (o->chunk)
         return (uint32_t)o->chunk;
     while (chunk > CHUNK_LEAST) {
         sl_session_options so = session_options(s, o, d, ctx, chunk);
-        if (session_price(s, &so).scratch_bytes <= (chunk > CHUNK_USUAL ? most : limit / 8))
+        if (session_price(s, &so).scratch_bytes <= limit / (chunk > CHUNK_USUAL ? 16 : 8))
             break;
         chunk /= 2;
     }

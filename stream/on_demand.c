@@ -8,11 +8,6 @@
 
 /* ---- open and close ---- */
 
-static uint32_t on_demand_count(const sl_plan *p)
-{
-    return p->n_parts - sl_plan_always_count(p);
-}
-
 static uint32_t most_of_a_unit(const sl_plan *p, uint32_t *by_unit)
 {
     uint32_t most = 0;
@@ -24,7 +19,7 @@ static uint32_t most_of_a_unit(const sl_plan *p, uint32_t *by_unit)
 
 uint64_t sl_on_demand_memory_bytes(const sl_plan *p)
 {
-    const uint64_t n = on_demand_count(p);
+    const uint64_t n = sl_plan_on_demand_count(p);
     return n ? n * (sizeof(sl_resident) + 2 * sizeof(uint32_t)) +
                    p->n_units * (sizeof(sl_need_stats) + sizeof(sl_predict)) +
                    sl_pool_memory_bytes(p)

@@ -329,6 +329,11 @@ uint32_t sl_plan_always_count(const sl_plan *p)
     return n;
 }
 
+uint32_t sl_plan_on_demand_count(const sl_plan *p)
+{
+    return p->n_parts - sl_plan_always_count(p);
+}
+
 void sl_plan_order(const sl_plan *p, uint32_t *order, uint32_t *unit_first)
 {
     memset(unit_first, 0, (p->n_units + 1) * sizeof *unit_first);

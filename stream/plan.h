@@ -59,6 +59,7 @@ struct sl_plan {
 sl_plan *sl_plan_new_files(sl_file *const *files, uint32_t n);
 
 uint32_t sl_plan_always_count(const sl_plan *p);
+uint32_t sl_plan_on_demand_count(const sl_plan *p);
 /* The ALWAYS parts in execution order (unit, then index): order has room for all of them,
  * unit_first for n_units + 1 positions in it. */
 void sl_plan_order(const sl_plan *p, uint32_t *order, uint32_t *unit_first);

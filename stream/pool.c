@@ -94,10 +94,7 @@ void sl_pool_choose(const sl_plan *p, uint64_t bytes, sl_pool_plan *out)
 
 uint64_t sl_pool_memory_bytes(const sl_plan *p)
 {
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < p->n_parts; i++)
-        n += p->parts[i].kind == SL_PART_ON_DEMAND;
-    return n * (sizeof(sl_pool_entry) + 2 * sizeof(uint32_t));
+    return (uint64_t)sl_plan_on_demand_count(p) * (sizeof(sl_pool_entry) + 2 * sizeof(uint32_t));
 }
 
 sl_status sl_pool_open(sl_pool *p, const sl_plan *plan, const sl_pool_plan *slots, sl_policy policy,

@@ -77,7 +77,7 @@ sl_status sl_sched_open(sl_sched *s, const sl_sched_config *c, sl_err *err)
                     .release = c->release,
                     .ctx = c->ctx,
                     .n_order = sl_plan_always_count(c->plan),
-                    .n_on_demand = c->plan->n_parts - sl_plan_always_count(c->plan),
+                    .n_on_demand = sl_plan_on_demand_count(c->plan),
                     .ring_memory = c->memory,
                     .waiting = UINT32_MAX,
                     .cursor_pass = 1};

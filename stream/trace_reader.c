@@ -398,7 +398,7 @@ static bool take_uses(sl_trace *t, sl_trace_event *e)
         memcpy(&use, &t->item[i], sizeof use);
         t->bad |= !(use < 1e6f);
     }
-    return !t->begun && e->n == t->plan->n_parts - sl_plan_always_count(t->plan);
+    return !t->begun && e->n == sl_plan_on_demand_count(t->plan);
 }
 
 static bool take_enter(sl_trace *t, sl_trace_event *e)
