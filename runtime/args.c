@@ -162,10 +162,10 @@ static const option options[] = {
      SL_CMD_SIMULATE, GROUP_IO, true,
      "The disk: bytes per second, microseconds until the first byte, and reads that wait at the "
      "same time (default: 2G,80,32)."},
-    {"--policy", NULL, "lrfu|lru|lfu", KIND_CHOICE, AT(policy), 0, 0, "lrfu|lru|lfu", 0,
-     SL_CMD_SPLIT, GROUP_MEMORY, false,
+    {"--policy", NULL, "lrfu|lru|lfu|s3fifo", KIND_CHOICE, AT(policy), 0, 0, "lrfu|lru|lfu|s3fifo",
+     0, SL_CMD_SPLIT, GROUP_MEMORY, false,
      "Which expert gives up its place: of the least recent and frequent use, of the least recent, "
-     "of the least frequent (default: lrfu; simulate: the trace's)."},
+     "of the least frequent, the oldest unused (default: lrfu; simulate: the trace's)."},
     {"--half-life", NULL, "ROWS", KIND_NUMBER, AT(half_life), 0.01, 1e9, NULL, 0, SL_CMD_SPLIT,
      GROUP_MEMORY, false,
      "With lrfu: tokens after which a use counts half (default: 16; simulate: the trace's)."},

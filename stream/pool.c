@@ -111,6 +111,7 @@ sl_status sl_pool_open(sl_pool *p, const sl_plan *plan, const sl_pool_plan *slot
         k->n_parts = slots->class[c].n_parts;
         k->n_slots = k->n_free = slots->class[c].n_slots;
         k->at = at;
+        k->queue[0] = k->queue[1] = (sl_pool_queue){NONE, NONE, 0};
         at += k->n_slots * k->slot_bytes;
         k->free_slot = calloc(k->n_slots + 1, sizeof *k->free_slot);
         k->heap = calloc(k->n_slots + 1, sizeof *k->heap);
@@ -182,11 +183,127 @@ static void heap_remove(sl_pool *p, sl_pool_class *k, uint32_t at)
         heap_down(p, k, at, last);
 }
 
+/* ---- S3-FIFO ---- */
+
+enum { USES_MOST = 3, SMALL_SHARE = 10 };
+
+static void queue_push(sl_pool *p, sl_pool_class *k, uint8_t which, uint32_t i)
+{
+    sl_pool_queue *q = &k->queue[which];
+    sl_pool_entry *e = &p->entry[i];
+    e->queue = which;
+    e->prev = NONE;
+    e->next = q->newest;
+    if (q->n++)
+        p->entry[q->newest].prev = i;
+    else
+        q->oldest = i;
+    q->newest = i;
+}
+
+static void queue_remove(sl_pool *p, sl_pool_class *k, uint32_t i)
+{
+    sl_pool_entry *e = &p->entry[i];
+    sl_pool_queue *q = &k->queue[e->queue];
+    if (e->prev == NONE)
+        q->newest = e->next;
+    else
+        p->entry[e->prev].next = e->next;
+    if (e->next == NONE)
+        q->oldest = e->prev;
+    else
+        p->entry[e->next].prev = e->prev;
+    q->n--;
+}
+
+/* It has a slot now: on probation, unless it has just left that. As many are remembered as the main
+ * queue has slots. */
+static void queue_enter(sl_pool *p, sl_pool_class *k, uint32_t i)
+{
+    sl_pool_entry *e = &p->entry[i];
+    const uint32_t remembered = k->n_slots - k->n_slots / SMALL_SHARE;
+    const bool back = e->ghost && k->n_ghosts - e->ghost < remembered;
+    e->ghost = 0;
+    queue_push(p, k, back ? SL_POOL_MAIN : SL_POOL_SMALL, i);
+}
+
+/* Once through a queue, the oldest first: the first evictable entry of few uses. The others start
+ * again in the main queue. NONE: there was no such entry. */
+static uint32_t queue_sweep(sl_pool *p, sl_pool_class *k, uint8_t which)
+{
+    const uint32_t enough = which == SL_POOL_SMALL ? 2 : 1;
+    uint32_t i = k->queue[which].oldest;
+    for (uint32_t n = k->queue[which].n, newer; n > 0; n--, i = newer) {
+        sl_pool_entry *e = &p->entry[i];
+        newer = e->prev;
+        if (e->heap_at == NONE)
+            continue;
+        if (e->uses < enough)
+            return i;
+        queue_remove(p, k, i);
+        e->uses = which == SL_POOL_SMALL ? 0 : e->uses - 1;
+        queue_push(p, k, SL_POOL_MAIN, i);
+        newer = newer == NONE ? i : newer;
+    }
+    return NONE;
+}
+
+/* Some entry of the class is evictable. After so many turns none of the main queue has uses left,
+ * and what has left the small queue had none to begin with. */
+static uint32_t queue_victim(sl_pool *p, sl_pool_class *k)
+{
+    const uint32_t share = k->n_slots / SMALL_SHARE, small = share ? share : 1;
+    uint32_t victim = NONE;
+    if (k->queue[SL_POOL_SMALL].n >= small)
+        victim = queue_sweep(p, k, SL_POOL_SMALL);
+    for (uint32_t turn = 0; turn <= USES_MOST && victim == NONE; turn++)
+        victim = queue_sweep(p, k, SL_POOL_MAIN);
+    if (victim == NONE)
+        victim = queue_sweep(p, k, SL_POOL_SMALL);
+    return victim != NONE ? victim : queue_sweep(p, k, SL_POOL_MAIN);
+}
+
+/* It has lost its slot. */
+static void queue_leave(sl_pool *p, sl_pool_class *k, uint32_t i)
+{
+    sl_pool_entry *e = &p->entry[i];
+    queue_remove(p, k, i);
+    e->uses = 0;
+}
+
+static void queue_use(sl_pool_entry *e, uint32_t rows)
+{
+    const uint32_t had = e->slot == NONE ? 0 : e->uses, add = e->slot == NONE ? rows - 1 : rows;
+    e->uses = add > USES_MOST - had ? USES_MOST : had + add; /* the first use brings it in */
+}
+
 /* ---- slots ---- */
 
 static sl_pool_class *class_at(sl_pool *p, uint32_t i)
 {
     return &p->class[p->entry[i].class];
+}
+
+static void evictable_not(sl_pool *p, sl_pool_class *k, uint32_t i)
+{
+    if (p->policy != SL_POLICY_S3FIFO) {
+        heap_remove(p, k, p->entry[i].heap_at);
+    } else {
+        p->entry[i].heap_at = NONE;
+        k->n_heap--;
+    }
+}
+
+static uint32_t victim_take(sl_pool *p, sl_pool_class *k)
+{
+    const bool queues = p->policy == SL_POLICY_S3FIFO;
+    const uint32_t i = queues ? queue_victim(p, k) : k->heap[0];
+    evictable_not(p, k, i);
+    if (queues) {
+        queue_leave(p, k, i);
+        p->entry[i].ghost = p->entry[i].queue == SL_POOL_SMALL ? ++k->n_ghosts : 0;
+    }
+    return i;
 }
 
 bool sl_pool_take(sl_pool *p, uint32_t i, uint32_t *victim)
@@ -195,14 +312,15 @@ bool sl_pool_take(sl_pool *p, uint32_t i, uint32_t *victim)
     *victim = NONE;
     if (k->n_free) {
         p->entry[i].slot = k->free_slot[--k->n_free];
-        return true;
-    }
-    if (!k->n_heap)
+    } else if (k->n_heap) {
+        *victim = victim_take(p, k);
+        p->entry[i].slot = p->entry[*victim].slot;
+        p->entry[*victim].slot = NONE;
+    } else {
         return false;
-    *victim = k->heap[0];
-    heap_remove(p, k, 0);
-    p->entry[i].slot = p->entry[*victim].slot;
-    p->entry[*victim].slot = NONE;
+    }
+    if (p->policy == SL_POLICY_S3FIFO)
+        queue_enter(p, k, i);
     return true;
 }
 
@@ -221,13 +339,17 @@ static bool roomy(const sl_pool_class *k)
 void sl_pool_hold(sl_pool *p, uint32_t i)
 {
     if (p->entry[i].heap_at != NONE)
-        heap_remove(p, class_at(p, i), p->entry[i].heap_at);
+        evictable_not(p, class_at(p, i), i);
 }
 
 void sl_pool_release(sl_pool *p, uint32_t i)
 {
     sl_pool_class *k = class_at(p, i);
-    if (!roomy(k) && p->entry[i].heap_at == NONE)
+    if (roomy(k) || p->entry[i].heap_at != NONE)
+        return;
+    if (p->policy == SL_POLICY_S3FIFO)
+        p->entry[i].heap_at = k->n_heap++; /* no more than a mark */
+    else
         heap_up(p, k, k->n_heap++, i);
 }
 
@@ -235,6 +357,8 @@ void sl_pool_drop(sl_pool *p, uint32_t i)
 {
     sl_pool_class *k = class_at(p, i);
     sl_pool_hold(p, i);
+    if (p->policy == SL_POLICY_S3FIFO)
+        queue_leave(p, k, i);
     k->free_slot[k->n_free++] = p->entry[i].slot;
     p->entry[i].slot = NONE;
 }
@@ -253,6 +377,10 @@ static double lrfu_of_pass(const sl_pool *p, uint32_t rows, uint32_t pass_rows)
 void sl_pool_use(sl_pool *p, uint32_t i, uint32_t rows, uint32_t pass_rows)
 {
     sl_pool_entry *e = &p->entry[i];
+    if (p->policy == SL_POLICY_S3FIFO) {
+        queue_use(e, rows);
+        return;
+    }
     const bool ordered = e->heap_at != NONE;
     sl_pool_hold(p, i);
     e->uses += rows;

@@ -6,7 +6,12 @@
  * Who goes: the evictable part of the class with the least key. A key says how much a part was
  * used, so that parts can be compared at any time without looking at the clock; keys survive
  * eviction. LRFU (Lee et al., "LRFU: a spectrum of policies", 2001): the sum over all uses of
- * 0.5^(age / half-life), kept as its logarithm at time 0. */
+ * 0.5^(age / half-life), kept as its logarithm at time 0.
+ *
+ * S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023) has queues
+ * instead of keys: a tenth of the slots is a probation for parts that are new, and what is used
+ * there more than once moves on to the main queue; a part that comes back soon after probation goes
+ * there directly. Parts that are held are passed over. */
 #ifndef SL_POOL_H
 #define SL_POOL_H
 
@@ -15,16 +20,24 @@
 enum {
     SL_POOL_CLASSES = 16,
     SL_POOL_SLACK = 16, /* a class's parts differ by at most one in so many of the largest's size */
-    SL_POOL_LEAST = 2   /* slots of a class: one is read while the other is used */
+    SL_POOL_LEAST = 2,  /* slots of a class: one is read while the other is used */
+    SL_POOL_MAIN = 0,   /* S3-FIFO's queues */
+    SL_POOL_SMALL = 1
 };
+
+typedef struct sl_pool_queue { /* of entries with a slot, by prev and next */
+    uint32_t newest, oldest, n;
+} sl_pool_queue;
 
 typedef struct sl_pool_class {
     uint64_t slot_bytes;
     uint32_t n_parts, n_slots; /* equal: nothing is ever evicted */
-    uint32_t n_free, n_heap;
-    uint32_t *free_slot; /* [n_slots], n_free of them */
-    uint32_t *heap;      /* [n_slots] evictable entries, least key first */
-    uint64_t at;         /* of its first slot in the pool's memory */
+    uint32_t n_free, n_heap;   /* n_heap: evictable entries, with S3-FIFO too */
+    uint32_t *free_slot;       /* [n_slots], n_free of them */
+    uint32_t *heap;            /* [n_slots] evictable entries, least key first */
+    uint64_t at;               /* of its first slot in the pool's memory */
+    sl_pool_queue queue[2];
+    uint32_t n_ghosts; /* entries that have left probation unused, ever */
 } sl_pool_class;
 
 typedef struct sl_pool_entry { /* a part */
@@ -32,7 +45,10 @@ typedef struct sl_pool_entry { /* a part */
     uint32_t slot;    /* of its class; UINT32_MAX: none */
     uint32_t heap_at; /* UINT32_MAX: held, or without a slot */
     uint32_t class;
-    uint32_t uses; /* LFU's */
+    uint32_t uses;       /* LFU's; S3-FIFO's, at most 3 */
+    uint32_t prev, next; /* the rest is S3-FIFO's: newer and older in its queue; UINT32_MAX: none */
+    uint32_t ghost;      /* number among the ghosts of its class, 0: none */
+    uint8_t queue;
 } sl_pool_entry;
 
 typedef struct sl_pool {

@@ -55,8 +55,10 @@ bool sl_io_parse(const char *text, sl_io *out);
 const char *sl_io_name(sl_io io);
 
 /* Which on-demand part gives up its slot: the least used, uses counting half after half_life rows;
- * the least recently used; the one with the fewest uses. */
-typedef enum sl_policy { SL_POLICY_LRFU, SL_POLICY_LRU, SL_POLICY_LFU } sl_policy;
+ * the least recently used; the one with the fewest uses; the oldest that was not used meanwhile
+ * (pool.h says more). */
+typedef enum sl_policy { SL_POLICY_LRFU, SL_POLICY_LRU, SL_POLICY_LFU, SL_POLICY_S3FIFO } sl_policy;
+enum { SL_POLICIES = SL_POLICY_S3FIFO + 1 };
 
 typedef struct sl_stream_options {
     sl_io io;

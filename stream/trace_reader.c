@@ -179,7 +179,7 @@ static void get_options(sl_trace *t, uint64_t *align)
     o->ring_bytes = get(t, MOST_BYTES);
     o->in_flight_bytes = get(t, MOST_BYTES);
     o->piece_bytes = get(t, MOST_BYTES);
-    o->policy = (sl_policy)get(t, SL_POLICY_LFU);
+    o->policy = (sl_policy)get(t, SL_POLICIES - 1);
     const uint64_t half_life = get(t, UINT64_MAX);
     memcpy(&o->half_life, &half_life, sizeof half_life);
     t->bad |= !(o->half_life >= 0.01 && o->half_life <= 1e9);

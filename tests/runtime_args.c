@@ -123,7 +123,8 @@ static void refusals(void)
             "--predict: 'some' is not accepted; auto, off or a whole number up to 64 is");
     refused(run, "m --predict 65",
             "--predict: '65' is not accepted; auto, off or a whole number up to 64 is");
-    refused(run, "m --policy fifo", "--policy: 'fifo' is not accepted; one of lrfu|lru|lfu is");
+    refused(run, "m --policy fifo",
+            "--policy: 'fifo' is not accepted; one of lrfu|lru|lfu|s3fifo is");
     refused(run, "m --csv", "run does not take '--csv'; it is an option of: simulate");
     refused(&table[3], "t --io direct",
             "simulate does not take '--io'; it is an option of: run, eval, plan");

@@ -240,8 +240,9 @@ static void who_goes(void)
     static const struct {
         sl_policy policy;
         uint32_t gone;
-    } cases[] = {{SL_POLICY_LRFU, 1}, {SL_POLICY_LRU, 0}, {SL_POLICY_LFU, 1}};
-    for (uint32_t c = 0; c < 3; c++) {
+    } cases[] = {
+        {SL_POLICY_LRFU, 1}, {SL_POLICY_LRU, 0}, {SL_POLICY_LFU, 1}, {SL_POLICY_S3FIFO, 1}};
+    for (uint32_t c = 0; c < 4; c++) {
         sim m;
         uint32_t first[2];
         sim_new(&m);
@@ -263,6 +264,38 @@ static void who_goes(void)
                   "policy %u, expert %u", c, e);
         sim_close(&m);
     }
+}
+
+static void probation(void)
+{
+    test_case("S3-FIFO: new parts are on probation; used twice there, or back soon, they stay");
+    sim m;
+    uint32_t first[1];
+    sim_new(&m);
+    m.o.policy = SL_POLICY_S3FIFO;
+    m.o.piece_bytes = 16 * KB;
+    first[0] = expert_unit(&m, 0, 12, EXPERT);
+    sim_open(&m, 16 * KB + EXPERT + 16 * KB);
+    const sl_pool *p = &m.s.pool;
+    CHECK(p->class[0].n_slots == 3);
+    /* 0 and 2 are used once more than that they came; 1 twice more. 3: 0 goes, a single use does
+     * not save it. 4: 1 has earned its place, 2 goes. 0 is back from the ghosts, in the main queue;
+     * 5, 6 and 7 go through the one slot of probation that is left. By then 2 is forgotten. */
+    static const uint32_t order[] = {0, 1, 2, 0, 1, 2, 1, 3, 4, 0, 5, 6, 7, 2};
+    static const uint32_t there[][3] = {{1, 2, 3}, {1, 3, 4}, {1, 4, 0}, {1, 0, 5},
+                                        {1, 0, 6}, {1, 0, 7}, {1, 0, 2}};
+    for (uint32_t i = 0; i < 14; i++) {
+        sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 1);
+        whole_unit(&m, 0, first[0], &order[i], 1);
+        sl_sched_pass_end(&m.s);
+        for (uint32_t k = 0; i >= 7 && k < 3; k++)
+            CHECK(of(&m, first[0] + there[i - 7][k])->state == SL_PART_READY, "use %u: %u", i,
+                  there[i - 7][k]);
+        CHECK(holds(&m));
+    }
+    CHECK(p->entry[0].queue == SL_POOL_MAIN && p->entry[1].queue == SL_POOL_MAIN &&
+          p->entry[2].queue == SL_POOL_SMALL);
+    sim_close(&m);
 }
 
 static void hints(void)
@@ -398,7 +431,7 @@ static void random_plan(sim *m, walker *w, uint64_t *seed)
     m->o.piece_bytes = 8 * KB << test_random(seed) % 3;
     m->o.in_flight_bytes = 16 * KB << test_random(seed) % 4;
     m->o.hint_bytes = 8 * KB << test_random(seed) % 4;
-    m->o.policy = (sl_policy)(test_random(seed) % 3);
+    m->o.policy = (sl_policy)(test_random(seed) % SL_POLICIES);
     uint64_t experts = 0;
     for (uint32_t u = 0; u < 4; u++) {
         w->n[u] = (uint32_t)(test_random(seed) % 9);
@@ -649,6 +682,7 @@ int main(int argc, char **argv)
     first_stage();
     small_pool();
     who_goes();
+    probation();
     hints();
     wrong_hints();
     failing();

@@ -251,15 +251,15 @@ static void as_it_ran(void)
     fixture x;
     uint32_t first[UNITS];
     file_plan(&x, first);
-    for (uint32_t i = 0; i < 12; i++) {
+    for (uint32_t i = 0; i < 4 * SL_POLICIES; i++) {
         test_case("run %u", i);
         sl_stream_options o = sl_stream_defaults();
         sl_simulation s, again;
         sl_trace *t = NULL;
         sl_err err = {0};
         o.io = SL_IO_PREAD;
-        o.policy = (sl_policy)(i % 3);
-        o.memory_bytes = fixture_floor(&x, &o) + i / 3 * 1000000;
+        o.policy = (sl_policy)(i % SL_POLICIES);
+        o.memory_bytes = fixture_floor(&x, &o) + i / SL_POLICIES * 1000000;
         const sl_stream_stats real = run(&x, first, &o, i + 1);
         if (!CHECK(sl_trace_open(trace_path(), &t, &err) == SL_OK, "%s", err.text))
             continue;
@@ -270,7 +270,7 @@ static void as_it_ran(void)
         CHECK(s.decode.need.needs == real.need.needs && more <= 20 && more >= -20,
               "%llu of %llu hits, %llu in the run", (unsigned long long)s.decode.need.hits,
               (unsigned long long)s.decode.need.needs, (unsigned long long)real.need.hits);
-        if (o.policy == SL_POLICY_LRU && i >= 3)
+        if (o.policy == SL_POLICY_LRU && i >= SL_POLICIES)
             CHECK(!more && s.decode.need.miss_bytes == real.need.miss_bytes &&
                   s.decode.evictions == real.evictions && s.decode.bytes_read == real.bytes_read);
         CHECK(s.optimal_hits >= real.need.hits && s.optimal_hits <= real.need.needs);
