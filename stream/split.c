@@ -210,12 +210,24 @@ static uint64_t memory_for(uint64_t room, uint64_t fixed, uint64_t tables)
     return fixed + room + SL_ALIGN_MIN + room / (tables - 1) + 1;
 }
 
-/* Room for parts that is at least the floor's. What every pass needs comes first; the rest is the
- * pool's. */
+/* What the pool gets before ALWAYS parts are pinned: its least, or as asked for; all its parts and
+ * what the others need at the least bound that. */
+static uint64_t pool_first(const chooser *c, const sl_stream_options *o, uint64_t room,
+                           const sl_pool_plan *pool)
+{
+    uint64_t most = room - parts_floor(c);
+    most = most < pool->part_bytes ? most : pool->part_bytes;
+    const uint64_t wish = o->pool_bytes < most ? o->pool_bytes : most;
+    return wish > pool->least_bytes ? wish : pool->least_bytes;
+}
+
+/* Room for parts that is at least the floor's. What every pass needs comes first, unless the pool
+ * is promised some; the rest is the pool's. */
 static void use_room(chooser *c, const sl_stream_options *o, uint64_t room, sl_pool_plan *pool,
                      sl_split *out)
 {
-    uint64_t dense = room - pool->least_bytes;
+    sl_pool_choose(c->plan, pool_first(c, o, room, pool), pool);
+    const uint64_t dense = room - pool->bytes;
     if (dense >= c->total) {
         pin(c, c->plan->n_units, c->total);
         sl_pool_choose(c->plan, room - c->total, pool);

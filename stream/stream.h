@@ -65,6 +65,8 @@ typedef struct sl_stream_options {
     uint64_t
         memory_bytes;    /* for parts, ring, row cache and I/O buffers together; from the budget */
     uint64_t ring_bytes; /* 0: chosen */
+    uint64_t pool_bytes; /* for on-demand parts at least, even where ALWAYS parts then have to be
+                            streamed; 0: what is left when those stay */
     uint64_t in_flight_bytes; /* default 24 MiB */
     uint64_t piece_bytes;     /* reads are cut to this; default 1 MiB */
     sl_policy policy;

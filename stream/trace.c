@@ -149,6 +149,7 @@ static void put_about(sl_trace_writer *t, const sl_plan *p, const sl_trace_about
     put(t, o->hint_bytes);
     put(t, o->disk_limit);
     put(t, o->max_row_batch);
+    put(t, o->pool_bytes);
 }
 
 static sl_status put_part(sl_trace_writer *t, const sl_part *part, sl_err *err)

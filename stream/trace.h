@@ -12,7 +12,7 @@
 #include "plan.h"
 
 enum {
-    SL_TRACE_VERSION = 1,
+    SL_TRACE_VERSION = 2,      /* 1: without pool_bytes; read as well */
     SL_TRACE_BLOCK = 1 << 20,  /* bytes of records that are compressed together */
     SL_TRACE_MEMORY = 4 << 20, /* what a writer takes */
     SL_TRACE_EXTENTS = 64,     /* of a part, at most */

@@ -18,6 +18,7 @@ enum {
 
 struct sl_trace {
     sl_file *file;
+    uint32_t version;
     uint64_t offset; /* of the next block */
     uint64_t first_offset, first_at;
     uint8_t *block, *packed;
@@ -186,6 +187,8 @@ static void get_options(sl_trace *t, uint64_t *align)
     o->hint_bytes = get(t, MOST_BYTES);
     o->disk_limit = get(t, MOST_BYTES);
     o->max_row_batch = get32(t, SL_TRACE_MAX_ROWS);
+    if (t->version >= 2)
+        o->pool_bytes = get(t, MOST_BYTES);
 }
 
 static sl_status get_about(sl_trace *t, uint64_t *align, sl_err *err)
@@ -504,10 +507,11 @@ static sl_status read_head(sl_trace *t, sl_err *err)
         return sl_fail(err, SL_EFORMAT, "%s: is not a trace (sluice run --trace FILE makes one)",
                        t->file->path);
     const uint64_t version = fixed(head + SL_TRACE_MAGIC_LEN, 4);
-    if (version != SL_TRACE_VERSION)
+    if (version < 1 || version > SL_TRACE_VERSION)
         return sl_fail(err, SL_EUNSUPPORTED,
-                       "%s: a trace of version %llu; this program reads version %d", t->file->path,
-                       (unsigned long long)version, SL_TRACE_VERSION);
+                       "%s: a trace of version %llu; this program reads versions 1 to %d",
+                       t->file->path, (unsigned long long)version, SL_TRACE_VERSION);
+    t->version = (uint32_t)version;
     t->offset = sizeof head;
     return SL_OK;
 }

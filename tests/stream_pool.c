@@ -123,6 +123,38 @@ static void shares(void)
     sl_plan_free(&m.plan);
 }
 
+/* With room for half of the ALWAYS parts: what the pool is promised comes out of what they get. */
+static void promised(void)
+{
+    test_case("a pool that is promised memory");
+    sim m;
+    sl_split s;
+    uint64_t last = 0, floor;
+    sim_new(&m);
+    for (uint32_t i = 0; i < 32; i++)
+        sim_unit(&m, i << 20, 64 * KB);
+    expert_unit(&m, 64 << 20, 8, 128 * KB);
+    sl_split_choose(m.plan, &m.o, &s, NULL, NULL, NULL);
+    floor = s.floor_bytes;
+    m.o.memory_bytes = floor + 1024 * KB;
+    for (m.o.pool_bytes = 0; m.o.pool_bytes <= 1536 * KB; m.o.pool_bytes += 32 * KB) {
+        const sl_status st = sl_split_choose(m.plan, &m.o, &s, m.pinned, &m.pool, NULL);
+        const uint64_t wish = m.o.pool_bytes < 1024 * KB ? m.o.pool_bytes : 1024 * KB;
+        CHECK(!st && s.floor_bytes == floor && s.pool_bytes >= last, "%d", st);
+        CHECK(s.pool_bytes == (wish < 256 * KB ? 256 * KB : sl_round_down(wish, 128 * KB)),
+              "%u KiB promised: %u KiB", (unsigned)(m.o.pool_bytes / KB),
+              (unsigned)(s.pool_bytes / KB));
+        CHECK(s.ring_bytes >= 128 * KB &&
+              s.ring_bytes + s.pinned_bytes + s.pool_bytes + s.io_bytes + s.rows_bytes <=
+                  m.o.memory_bytes);
+        last = s.pool_bytes;
+    }
+    CHECK(s.pool_slots == 8, "all of it");
+    m.o.memory_bytes = floor; /* a promise never lifts the floor */
+    CHECK(sl_split_choose(m.plan, &m.o, &s, m.pinned, &m.pool, NULL) == SL_OK && s.pool_slots == 2);
+    sl_plan_free(&m.plan);
+}
+
 /* LRFU's keys against the sum that they stand for. */
 static void keys(void)
 {
@@ -432,6 +464,7 @@ static void random_plan(sim *m, walker *w, uint64_t *seed)
     m->o.in_flight_bytes = 16 * KB << test_random(seed) % 4;
     m->o.hint_bytes = 8 * KB << test_random(seed) % 4;
     m->o.policy = (sl_policy)(test_random(seed) % SL_POLICIES);
+    m->o.pool_bytes = test_random(seed) % 3 * 64 * KB;
     uint64_t experts = 0;
     for (uint32_t u = 0; u < 4; u++) {
         w->n[u] = (uint32_t)(test_random(seed) % 9);
@@ -677,6 +710,7 @@ static void engines(void)
 int main(int argc, char **argv)
 {
     shares();
+    promised();
     keys();
     hits_and_misses();
     first_stage();

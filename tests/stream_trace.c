@@ -54,6 +54,7 @@ static sl_stream *open_stream(const fixture *x, uint64_t more)
     o.io = SL_IO_PREAD;
     o.memory_bytes = fixture_floor(x, &o) + more;
     o.policy = SL_POLICY_LRU;
+    o.pool_bytes = 77;
     CHECK(sl_stream_open(x->plan, &o, &s, &err) == SL_OK, "%s", err.text);
     return s;
 }
@@ -208,7 +209,8 @@ static void round_trip(const fixture *x, const uint32_t *first, const char *path
     const sl_trace_about *a = sl_trace_about_of(t);
     CHECK(!strcmp(a->model, "some model") && a->other_bytes == 12345);
     CHECK(a->options.policy == SL_POLICY_LRU && a->options.half_life == 16 &&
-          a->options.io == SL_IO_PREAD && a->options.piece_bytes == 1 << 20);
+          a->options.pool_bytes == 77 && a->options.io == SL_IO_PREAD &&
+          a->options.piece_bytes == 1 << 20);
     same_plan(x->plan, sl_trace_plan(t));
     CHECK(sl_trace_sums_of(t)->events == w.n && sl_trace_sums_of(t)->prefill.rows == 300 &&
           sl_trace_sums_of(t)->decode.rows == 5);
@@ -291,10 +293,13 @@ static void bad_files(const char *path)
     test_case("foreign, newer, longer");
     write_file(bad, "GGUF and more bytes", 19);
     refused(bad, SL_EFORMAT, "is not a trace");
-    data[8] = 2;
+    data[8] = 3;
     write_file(bad, data, len);
-    refused(bad, SL_EUNSUPPORTED, "version 2; this program reads version 1");
-    data[8] = 1;
+    refused(bad, SL_EUNSUPPORTED, "version 3; this program reads versions 1 to 2");
+    data[8] = 1; /* then its first record is too long */
+    write_file(bad, data, len);
+    refused(bad, SL_EFORMAT, "");
+    data[8] = 2;
     write_file(bad, data, len + 1); /* the NUL behind it */
     refused(bad, SL_EFORMAT, "bytes behind its end");
     refused("/no/such/file", SL_EIO, "No such file");
