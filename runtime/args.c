@@ -8,6 +8,7 @@
 #include "../models/model.h"
 #include "../stream/budget.h"
 #include "command.h"
+#include "report.h"
 
 typedef enum option_kind {
     KIND_FLAG,    /* bool */
@@ -36,13 +37,13 @@ typedef enum option_group {
     GROUP_OUTPUT,
     GROUP_SAMPLING,
     GROUP_MEMORY,
-    GROUP_IO,
+    GROUP_SPEED, /* no bit of the output; docs/tuning.md has each */
     GROUP_GENERAL,
     GROUP_COUNT
 } option_group;
 
-static const char *const group_title[GROUP_COUNT] = {"Input",  "Output",      "Sampling",
-                                                     "Memory", "I/O and CPU", "General"};
+static const char *const group_title[GROUP_COUNT] = {"Input",  "Output", "Sampling",
+                                                     "Memory", "Speed",  "General"};
 
 typedef struct option {
     const char *name, *letter, *value;
@@ -59,6 +60,8 @@ typedef struct option {
 
 #define AT(field) offsetof(sl_options, field)
 #define MANY      4294967295.0
+#define KIB       1024.0
+#define MIB       (1024 * KIB)
 
 static const option options[] = {
     {"--prompt", "-p", "TEXT", KIND_TEXT, AT(prompt), 0, 0, NULL, 0, SL_CMD_RUN | SL_CMD_TOKENIZE,
@@ -130,44 +133,59 @@ static const option options[] = {
     {"--kv", NULL, "f16|f32|q8_0", KIND_CHOICE, AT(kv), 0, 0, "f16|f32|q8_0", 0, SL_CMD_PRICE,
      GROUP_MEMORY, false,
      "Type of the KV cache; q8_0 takes about half of f16 and loses precision (default: f16)."},
-    {"--chunk", NULL, "N", KIND_COUNT, AT(chunk), 1, 65536, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY,
-     false,
-     "Rows of one prefill pass (default: 512, up to 2048 where experts do not all fit, fewer in a "
-     "small budget)."},
     {"--no-warm-start", NULL, NULL, KIND_FLAG, AT(no_warm_start), 0, 0, NULL, 0, SL_CMD_RUN,
-     GROUP_MEMORY, false,
+     GROUP_SPEED, false,
      "Neither use nor keep how much each expert was used (kept in ~/.cache/sluice between runs)."},
     {"--memory", "-M", "SIZE", KIND_TEXT, AT(memory_list), 0, 0, NULL, 0, SL_CMD_SIMULATE,
      GROUP_MEMORY, true,
      "The memory budget, as in run, or a list of them, FROM:TO:STEP (default: the run's own)."},
-    {"--ring", NULL, "SIZE", KIND_SIZE, AT(ring_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT, GROUP_MEMORY,
-     false, "Memory that streamed parts flow through (default: chosen from the budget)."},
 
+    {"--threads", "-t", "N", KIND_COUNT, AT(threads), 1, 1024, NULL, 0, SL_CMD_PRICE, GROUP_SPEED,
+     true, "Threads that compute (default: the physical cores allowed to this process)."},
+    {"--chunk", NULL, "N", KIND_COUNT, AT(chunk), 1, 65536, NULL, 0, SL_CMD_PRICE, GROUP_SPEED,
+     false,
+     "Rows of one prefill pass (default: 512, up to 2048 where experts do not all fit, fewer in a "
+     "small budget)."},
+    {"--part", NULL, "SIZE", KIND_SIZE, AT(part_bytes), 64 * KIB, 1024 * MIB, NULL, 0, SL_CMD_PRICE,
+     GROUP_SPEED, false,
+     "Weights come and go in parts of about this size at most; an expert is always one (default: a "
+     "64th of the budget, 1M to 16M)."},
+    {"--ring", NULL, "SIZE", KIND_SIZE, AT(ring_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT, GROUP_SPEED,
+     false,
+     "Memory that streamed parts flow through (default: a 16th of the weights' memory, 4M to "
+     "64M)."},
+    {"--pool", NULL, "SIZE", KIND_SIZE, AT(pool_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT, GROUP_SPEED,
+     false,
+     "Memory for experts at least, even if parts that every token needs then have to be streamed "
+     "(default: what is left when those stay)."},
     {"--predict", NULL, "auto|off|N", KIND_PREDICT, AT(predict), 0, SL_ROUTE_MAX_K, NULL, 0,
-     SL_CMD_PASSES | SL_CMD_SIMULATE, GROUP_IO, false,
+     SL_CMD_PASSES | SL_CMD_SIMULATE, GROUP_SPEED, false,
      "How many experts of the next layer to guess and read ahead while decoding; auto: as many as "
      "a token uses; simulate: at most so many of those that the trace has (default: auto)."},
     {"--io", NULL, "ENGINE", KIND_CHOICE, AT(io), 0, 0, "auto|direct|mapped|pread|null", 0,
-     SL_CMD_PRICE, GROUP_IO, false,
+     SL_CMD_PRICE, GROUP_SPEED, false,
      "How weights are read: auto, direct, mapped, pread, or null for no reads and wrong output, "
      "to time the arithmetic (default: auto)."},
     {"--in-flight", NULL, "SIZE", KIND_SIZE, AT(in_flight_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT,
-     GROUP_IO, false, "Most bytes being read at a time (default: 24M)."},
-    {"--piece", NULL, "SIZE", KIND_SIZE, AT(piece_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT, GROUP_IO,
+     GROUP_SPEED, false, "Most bytes being read at a time (default: 24M)."},
+    {"--piece", NULL, "SIZE", KIND_SIZE, AT(piece_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT, GROUP_SPEED,
      false, "Reads are cut to this size (default: 1M)."},
-    {"--disk", NULL, "RATE", KIND_SIZE, AT(disk_rate), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_IO, false,
+    {"--hints", NULL, "SIZE", KIND_SIZE, AT(hint_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT, GROUP_SPEED,
+     false, "Of these, most bytes for guesses while decoding (default: 4M)."},
+    {"--disk", NULL, "RATE", KIND_SIZE, AT(disk_rate), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_SPEED,
+     false,
      "Expect this many bytes per second of the disk, such as 2G (default: plan measures it, the "
      "others say what they read)."},
     {"--disk", NULL, "RATE[,LATENCY[,DEPTH]]", KIND_TEXT, AT(disk_model), 0, 0, NULL, 0,
-     SL_CMD_SIMULATE, GROUP_IO, true,
+     SL_CMD_SIMULATE, GROUP_SPEED, true,
      "The disk: bytes per second, microseconds until the first byte, and reads that wait at the "
      "same time (default: 2G,80,32)."},
     {"--policy", NULL, "lrfu|lru|lfu|s3fifo", KIND_CHOICE, AT(policy), 0, 0, "lrfu|lru|lfu|s3fifo",
-     0, SL_CMD_SPLIT, GROUP_MEMORY, false,
+     0, SL_CMD_SPLIT, GROUP_SPEED, false,
      "Which expert gives up its place: of the least recent and frequent use, of the least recent, "
      "of the least frequent, the oldest unused (default: lrfu; simulate: the trace's)."},
     {"--half-life", NULL, "ROWS", KIND_NUMBER, AT(half_life), 0.01, 1e9, NULL, 0, SL_CMD_SPLIT,
-     GROUP_MEMORY, false,
+     GROUP_SPEED, false,
      "With lrfu: tokens after which a use counts half (default: 16; simulate: the trace's)."},
     {"--trace", NULL, "FILE", KIND_TEXT, AT(trace), 0, 0, NULL, 0, SL_CMD_PASSES, GROUP_OUTPUT,
      false,
@@ -175,19 +193,17 @@ static const option options[] = {
      "are in it."},
     {"--csv", NULL, NULL, KIND_FLAG, AT(csv), 0, 0, NULL, 0, SL_CMD_SIMULATE, GROUP_OUTPUT, true,
      "Print the report as comma-separated values."},
-    {"--disk-limit", NULL, "RATE", KIND_SIZE, AT(disk_limit), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_IO,
-     false, "Read no more than this many bytes per second (default: no limit)."},
-    {"--threads", "-t", "N", KIND_COUNT, AT(threads), 1, 1024, NULL, 0, SL_CMD_PRICE, GROUP_IO,
-     true, "Threads that compute (default: the physical cores allowed to this process)."},
+    {"--disk-limit", NULL, "RATE", KIND_SIZE, AT(disk_limit), 1, 0, NULL, 0, SL_CMD_PRICE,
+     GROUP_SPEED, false, "Read no more than this many bytes per second (default: no limit)."},
     {"--cpu-level", NULL, "LEVEL", KIND_CHOICE, AT(cpu_level), 0, 0, "auto|" CPU_LEVELS, -1,
-     SL_CMD_TOKENS | SL_CMD_BENCH, GROUP_IO, false,
+     SL_CMD_TOKENS | SL_CMD_BENCH, GROUP_SPEED, false,
      "Kernels to use: auto, or one of " CPU_LEVELS
      "; the results are the same bits (default: auto)."},
 
-    {"--kernels", NULL, NULL, KIND_FLAG, AT(kernels), 0, 0, NULL, 0, SL_CMD_BENCH, GROUP_IO, true,
-     "Time the kernels instead of a model."},
-    {"--memory-rate", NULL, NULL, KIND_FLAG, AT(memory_rate), 0, 0, NULL, 0, SL_CMD_BENCH, GROUP_IO,
-     false, "Only what memory gives, without the kernels."},
+    {"--kernels", NULL, NULL, KIND_FLAG, AT(kernels), 0, 0, NULL, 0, SL_CMD_BENCH, GROUP_INPUT,
+     true, "Time the kernels instead of a model."},
+    {"--memory-rate", NULL, NULL, KIND_FLAG, AT(memory_rate), 0, 0, NULL, 0, SL_CMD_BENCH,
+     GROUP_INPUT, false, "Only what memory gives, without the kernels."},
 
     {"--quiet", "-q", NULL, KIND_FLAG, AT(quiet), 0, 0, NULL, 0, SL_CMD_ALL, GROUP_GENERAL, false,
      "No notes, progress or summary; errors only."},
@@ -349,9 +365,15 @@ static sl_status read_choice(const option *o, const char *value, int *out, sl_er
 
 static sl_status read_size(const option *o, const char *value, uint64_t *out, sl_err *err)
 {
-    if (!sl_size_parse(value, out) || *out == 0)
+    char accepted[96], least[SL_SHORT], most[SL_SHORT];
+    const bool size = sl_size_parse(value, out) && *out > 0;
+    if (size && (double)*out >= o->min && (!o->max || (double)*out <= o->max))
+        return SL_OK;
+    if (!o->max)
         return bad_value(o, value, "a size such as 512K, 64M or 1.5G is", err);
-    return SL_OK;
+    snprintf(accepted, sizeof accepted, "a size from %s to %s is",
+             sl_show_bytes(least, (uint64_t)o->min), sl_show_bytes(most, (uint64_t)o->max));
+    return bad_value(o, value, accepted, err);
 }
 
 static sl_status read_memory(const option *o, const char *value, sl_options *out, sl_err *err)

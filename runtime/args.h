@@ -59,7 +59,8 @@ typedef struct sl_options {
     uint64_t threads;                                  /* 0: physical cores */
     int kv;                                            /* sl_kv_type */
     int io;                                            /* sl_io */
-    uint64_t ring_bytes, in_flight_bytes, piece_bytes; /* 0: chosen */
+    uint64_t ring_bytes, pool_bytes, part_bytes;       /* 0: chosen */
+    uint64_t in_flight_bytes, piece_bytes, hint_bytes; /* likewise */
     uint64_t disk_limit;                               /* bytes per second; 0: none */
     uint64_t disk_rate;                                /* bytes per second to expect; 0: unknown */
     int cpu_level; /* -1: the best of this CPU; else sl_cpu_level */

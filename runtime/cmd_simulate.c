@@ -9,6 +9,7 @@
 #include "../stream/simulate.h"
 #include "command.h"
 #include "report.h"
+#include "setup.h"
 #include "term.h"
 
 enum { MOST_BUDGETS = 1000, DISK_USUAL_LATENCY_US = 80, DISK_USUAL_DEPTH = 32 };
@@ -109,16 +110,7 @@ static void read_rest(command *c)
         s->io = SL_IO_AUTO;
     if (o->disk_model)
         s->disk_limit = 0;
-    if (o->ring_bytes)
-        s->ring_bytes = o->ring_bytes;
-    if (o->in_flight_bytes)
-        s->in_flight_bytes = o->in_flight_bytes;
-    if (o->piece_bytes)
-        s->piece_bytes = o->piece_bytes;
-    if (o->policy >= 0)
-        s->policy = (sl_policy)o->policy;
-    if (o->half_life > 0)
-        s->half_life = o->half_life;
+    sl_setup_speed(o, s);
     c->so.hints = o->predict < 0 ? SL_SIMULATE_ALL_HINTS : o->predict;
 }
 

@@ -227,6 +227,35 @@ static void write_bound(sl_json_writer *w, const sl_run_report *r, const sl_setu
     sl_json_write_close(w);
 }
 
+static void write_predict(sl_json_writer *w, int32_t predict)
+{
+    if (predict == SL_PREDICT_AUTO)
+        sl_json_write_string(w, "predict", "auto");
+    else
+        sl_json_write_uint(w, "predict", (uint64_t)predict);
+}
+
+/* What the options of docs/tuning.md came to, by their names. */
+static void write_settings(sl_json_writer *w, const sl_setup *s)
+{
+    const sl_split *split = sl_stream_split_of(sl_model_stream(s->model));
+    const sl_stream_options *so = &s->price.stream;
+    sl_json_write_object(w, "settings");
+    sl_json_write_uint(w, "threads", sl_workers_count(s->workers));
+    sl_json_write_uint(w, "chunk", s->price.session.chunk);
+    sl_json_write_uint(w, "part", s->price.part_bytes);
+    sl_json_write_uint(w, "ring", split->ring_bytes);
+    sl_json_write_uint(w, "pool", split->pool_bytes);
+    write_predict(w, s->price.session.predict);
+    sl_json_write_uint(w, "hints", so->hint_bytes);
+    sl_json_write_string(w, "io", sl_io_name(split->io));
+    sl_json_write_uint(w, "in-flight", so->in_flight_bytes);
+    sl_json_write_uint(w, "piece", so->piece_bytes);
+    sl_json_write_string(w, "policy", sl_policy_name(so->policy));
+    sl_json_write_double(w, "half-life", so->half_life);
+    sl_json_write_close(w);
+}
+
 void sl_run_about_write(sl_json_writer *w, const sl_setup *s, const sl_options *o)
 {
     sl_json_write_string(w, "command", o->command);
@@ -239,6 +268,7 @@ void sl_run_about_write(sl_json_writer *w, const sl_setup *s, const sl_options *
     sl_json_write_string(
         w, "cpu_level",
         sl_cpu_level_name(o->cpu_level < 0 ? sl_cpu_best() : (sl_cpu_level)o->cpu_level));
+    write_settings(w, s);
     write_memory(w, s);
     write_io(w, s, o);
 }

@@ -168,21 +168,31 @@ sl_status sl_setup_faults(sl_stream_options *o, sl_err *err)
     return SL_OK;
 }
 
+void sl_setup_speed(const sl_options *o, sl_stream_options *out)
+{
+    const struct {
+        uint64_t said, *at;
+    } sizes[] = {{o->ring_bytes, &out->ring_bytes},
+                 {o->pool_bytes, &out->pool_bytes},
+                 {o->in_flight_bytes, &out->in_flight_bytes},
+                 {o->piece_bytes, &out->piece_bytes},
+                 {o->hint_bytes, &out->hint_bytes}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i].said)
+            *sizes[i].at = sizes[i].said;
+    if (o->policy >= 0)
+        out->policy = (sl_policy)o->policy;
+    if (o->half_life > 0)
+        out->half_life = o->half_life;
+}
+
 static sl_status stream_options(const sl_options *o, uint32_t chunk, sl_stream_options *out,
                                 sl_err *err)
 {
     *out = sl_stream_defaults();
     out->io = (sl_io)o->io;
-    out->ring_bytes = o->ring_bytes;
-    if (o->in_flight_bytes)
-        out->in_flight_bytes = o->in_flight_bytes;
-    if (o->piece_bytes)
-        out->piece_bytes = o->piece_bytes;
     out->disk_limit = o->disk_limit;
-    if (o->policy >= 0)
-        out->policy = (sl_policy)o->policy;
-    if (o->half_life > 0)
-        out->half_life = o->half_life;
+    sl_setup_speed(o, out);
     out->max_row_batch = chunk;
     return sl_setup_faults(out, err);
 }
@@ -279,7 +289,7 @@ static sl_status price_floor(sl_setup *s, const sl_options *o, const sl_demand *
                              sl_err *err)
 {
     uint32_t chunk = o->chunk ? (uint32_t)o->chunk : CHUNK_LEAST;
-    p->part_bytes = PART_LEAST;
+    p->part_bytes = o->part_bytes ? o->part_bytes : PART_LEAST;
     p->session = session_options(s, o, d, floor_ctx(s, o, d), chunk);
     sl_status st = sl_model_replan(s->model, p->part_bytes, err);
     if (!st)
@@ -360,19 +370,20 @@ static sl_status try_parts(sl_setup *s, const sl_options *o, const sl_demand *d,
 {
     p->session = session_options(s, o, d, ctx, chunk);
     charge_terms(s, d, &p->session, limit, &p->budget);
-    p->part_bytes = sl_round_down(limit / 64, MIB);
-    if (p->part_bytes > PART_MOST)
+    const uint64_t least = o->part_bytes ? o->part_bytes : PART_LEAST;
+    p->part_bytes = o->part_bytes ? o->part_bytes : sl_round_down(limit / 64, MIB);
+    if (!o->part_bytes && p->part_bytes > PART_MOST)
         p->part_bytes = PART_MOST;
     for (;; p->part_bytes /= 2) {
-        if (p->part_bytes < PART_LEAST)
-            p->part_bytes = PART_LEAST;
+        if (p->part_bytes < least)
+            p->part_bytes = least;
         sl_status st = sl_model_replan(s->model, p->part_bytes, err);
         if (!st)
             st = stream_options(o, p->session.chunk, &p->stream, err);
         if (st)
             return st;
         st = split_rest(s, p, NULL);
-        if (st != SL_EBUDGET || p->part_bytes == PART_LEAST)
+        if (st != SL_EBUDGET || p->part_bytes == least)
             return st;
     }
 }

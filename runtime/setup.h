@@ -51,6 +51,10 @@ uint64_t sl_setup_limit(const sl_setup *s, const sl_options *o);
 sl_status sl_setup_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl_err *err);
 void sl_setup_close(sl_setup *s);
 
+/* What the options say of how the stream goes about it (docs/tuning.md) goes to *out; what they
+ * leave open stays as it is. */
+void sl_setup_speed(const sl_options *o, sl_stream_options *out);
+
 /* The rate that seconds per token are computed with, 0 if none was given, and the assumed one then.
  */
 uint64_t sl_setup_disk_rate(const sl_options *o);

@@ -65,6 +65,12 @@ const char *sl_io_name(sl_io io)
     return io_names[io];
 }
 
+const char *sl_policy_name(sl_policy policy)
+{
+    static const char *const names[SL_POLICIES] = {"lrfu", "lru", "lfu", "s3fifo"};
+    return names[policy];
+}
+
 sl_stream_options sl_stream_defaults(void)
 {
     return (sl_stream_options){.in_flight_bytes = 24 << 20,

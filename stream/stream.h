@@ -59,6 +59,7 @@ const char *sl_io_name(sl_io io);
  * (pool.h says more). */
 typedef enum sl_policy { SL_POLICY_LRFU, SL_POLICY_LRU, SL_POLICY_LFU, SL_POLICY_S3FIFO } sl_policy;
 enum { SL_POLICIES = SL_POLICY_S3FIFO + 1 };
+const char *sl_policy_name(sl_policy policy); /* as the options have it: "lrfu" */
 
 typedef struct sl_stream_options {
     sl_io io;

@@ -118,7 +118,8 @@ has err '^decode: 7 tokens'
 greedy=$(cat "$work/out")
 # shellcheck disable=SC2086
 for option in '--memory floor' '--memory 128M' '--memory 64M' '--io pread' '--io direct' '--io mapped' '-t 1' '-t 3' \
-    '--chunk 1' '--chunk 2' '--cpu-level scalar' '--piece 64K --in-flight 256K' '-c 11'; do
+    '--chunk 1' '--chunk 2' '--cpu-level scalar' '--piece 64K --in-flight 256K' '-c 11' \
+    '--part 64K --memory floor' '--part 4M --ring 9M --memory 16M'; do
     run 0 run "$gguf" --ids <(echo 2 5 9) --print-ids $few $option
     out_is "$greedy"
 done
@@ -297,7 +298,7 @@ has out '^disk: 2\.00 GiB/s, 80 us, 32 at a time$'
 cp "$work/out" "$work/once"
 run 0 simulate "$work/run.trace"
 ok "a simulation differs from itself" cmp -s "$work/out" "$work/once"
-run 0 simulate "$work/run.trace" --memory 12M:132M:40M --disk 1G,100,16 --predict off --policy lru --ring 512K --json
+run 0 simulate "$work/run.trace" --memory 12M:132M:40M --disk 1G,100,16 --predict off --policy lru --ring 512K --hints 1M --pool 1M --json
 json "$work/out" 'len(d["budgets"]) == 4 and d["disk_depth"] == 16 and d["run"]["decode_tokens"] == 7'
 json "$work/out" '"decode_s" not in d["budgets"][0] and d["budgets"][3]["decode_tokens_per_s"] > 0 and d["budgets"][3]["streamed_bytes"] == 0'
 run 0 simulate "$work/run.trace" --memory 100M --csv
@@ -317,6 +318,7 @@ for predict in auto off 1; do
     json "$work/out" 'all(0 < b["hits"] <= b["needs"] and 0 < b["optimal_hit_rate"] < 1 for b in d["budgets"])'
     json "$work/out" "(d['budgets'][0]['guesses'] > 0) == ('$predict' != 'off')"
 done
+run 0 simulate tests/data/fuzz/trace/dense # of version 1
 run 1 simulate "$work/run.trace" --memory 1M
 has err '^sluice: error: --memory 1\.0 MiB is too little memory; for the parts of this trace [0-9.]+ MiB is the least'
 run 2 simulate "$work/run.trace" --memory 8M:4M:1M

@@ -82,6 +82,8 @@ static void values(void)
     CHECK(!parse(simulate, "t --memory 1G:2G:1G --disk=3G,80,32") && !o.memory_bytes &&
           !strcmp(o.memory_list, "1G:2G:1G") && !strcmp(o.disk_model, "3G,80,32"));
     CHECK(!parse(run, "m --disk 3G -M 2G") && o.disk_rate == 3ull << 30 && !o.memory_list);
+    CHECK(!parse(run, "m --part 64K --pool 2G --hints 8M"), "%s", err.text);
+    CHECK(o.part_bytes == 64 << 10 && o.pool_bytes == 2ull << 30 && o.hint_bytes == 8 << 20);
     CHECK(!parse(run, "-h") && o.help == 1);
     CHECK(!parse(run, "-h --help") && o.help == 2);
     CHECK(!parse(run, "m --seed 18446744073709549568") && o.seed == 18446744073709549568u);
@@ -115,6 +117,10 @@ static void refusals(void)
             "--memory: '0' is not accepted; auto, floor or a size such as 64M or 6G is");
     refused(run, "m --ring 5X",
             "--ring: '5X' is not accepted; a size such as 512K, 64M or 1.5G is");
+    refused(run, "m --part 4K",
+            "--part: '4K' is not accepted; a size from 64.0 KiB to 1.00 GiB is");
+    refused(run, "m --part 2G",
+            "--part: '2G' is not accepted; a size from 64.0 KiB to 1.00 GiB is");
     refused(run, "m --io uring",
             "--io: 'uring' is not accepted; one of auto|direct|mapped|pread|null is");
     refused(run, "m --io dir",
