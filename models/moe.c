@@ -325,11 +325,12 @@ sl_status sl_mixture(sl_pass *p, uint32_t layer)
         st = need_experts(&m);
     if (st != SL_OK)
         return st;
-    sl_guess_experts(p, layer + 1);
     if (m.moe->n_ff_shared)
         st = shared_expert(&m);
-    if (st == SL_OK)
+    if (st == SL_OK) {
+        sl_guess_experts(p, layer + 1, m.moe->n_ff_shared > 0);
         st = run_experts(&m);
+    }
     if (st != SL_OK)
         return st;
     sum_up(&m);
@@ -356,14 +357,31 @@ static bool worth_guessing(mixture *m)
     return w->quiet < QUIET;
 }
 
+/* The layer's input as far as it is known: the residual, and the output of the shared expert of the
+ * layer before, where that has one. */
+static const float *input_so_far(mixture *m, bool shared)
+{
+    const sl_session *s = m->p->s;
+    const size_t D = m->p->m->arch.n_embd;
+    float *sum = m->x->guess_norm;
+    if (!shared)
+        return s->x;
+    memcpy(sum, s->x, m->p->rows * D * sizeof *sum);
+    for (size_t t = 0; t < m->p->rows; t++) {
+        const float *y = s->y + t * D;
+        m->p->k->weighted_sum(&y, m->x->shared_weight + t, 1, sum + t * D, D);
+    }
+    return sum;
+}
+
 /* The router's scores of rows that the layer may see later; false: the router is not there. */
-static bool guess_scores(mixture *m)
+static bool guess_scores(mixture *m, bool shared)
 {
     sl_pass *p = m->p;
     sl_moe_scratch *x = m->x;
     const sl_group *g = &m->g->router;
     const uint32_t D = p->m->arch.n_embd;
-    sl_norm_rows(p, p->s->x, m->l->ffn_norm, x->guess_norm, p->rows);
+    sl_norm_rows(p, input_so_far(m, shared), m->l->ffn_norm, x->guess_norm, p->rows);
     sl_quantize_rows(p, g->act_mask, x->guess_norm, D, p->rows, x->guess_act);
     for (uint32_t i = 0; i < g->n_steps; i++) {
         const sl_step *step = &p->m->layout.step[g->first_step + i];
@@ -389,7 +407,7 @@ static uint32_t guesses_per_row(const mixture *m)
 }
 
 /* Guessed experts into id [E]: of one row the likeliest first, of several in ascending order. */
-static uint32_t guess(mixture *m, uint32_t *id)
+static uint32_t guess(mixture *m, bool shared, uint32_t *id)
 {
     const uint32_t E = m->moe->n_experts;
     float weight[SL_ROUTE_MAX_K];
@@ -397,7 +415,7 @@ static uint32_t guess(mixture *m, uint32_t *id)
     bool in[SL_ROUTE_MAX_N] = {false};
     sl_route r = m->moe->route;
     r.k = guesses_per_row(m);
-    if (!worth_guessing(m) || !guess_scores(m))
+    if (!worth_guessing(m) || !guess_scores(m, shared))
         return 0;
     for (uint32_t t = 0; t < m->p->rows; t++) {
         float *score = m->x->score + (size_t)t * E;
@@ -418,7 +436,7 @@ static uint32_t guess(mixture *m, uint32_t *id)
 
 /* Many rows use nearly all experts: those are read ahead in the order in which they will be asked
  * for. */
-void sl_guess_experts(sl_pass *p, uint32_t layer)
+void sl_guess_experts(sl_pass *p, uint32_t layer, bool shared)
 {
     if (layer >= p->m->arch.n_layers || !p->m->arch.layer[layer].moe.n_experts ||
         !p->s->opt.predict)
@@ -429,7 +447,7 @@ void sl_guess_experts(sl_pass *p, uint32_t layer)
         for (n = 0; n < m.moe->n_experts; n++)
             part[n] = n;
     else
-        n = guess(&m, part);
+        n = guess(&m, shared, part);
     for (uint32_t i = 0; i < n; i++)
         part[i] += m.g->experts.first_part;
     if (n)
