@@ -20,7 +20,8 @@ typedef enum option_kind {
     KIND_STOP,    /* appended to stop[] */
     KIND_MEMORY,  /* SIZE, auto or floor */
     KIND_PREDICT, /* int: a number up to max, off (0) or auto (SL_PREDICT_AUTO) */
-    KIND_SEED     /* KIND_COUNT that is remembered as given */
+    KIND_SEED,    /* KIND_COUNT that is remembered as given */
+    KIND_SECONDS  /* double: "5s", "2m", min .. max */
 } option_kind;
 
 /* The names of sl_cpu_level, in its order. */
@@ -104,7 +105,8 @@ static const option options[] = {
      "With --logits: also hidden.0 .. hidden.LAYERS, F32 [tokens, width], the residual between "
      "layers."},
     {"--json", NULL, NULL, KIND_FLAG, AT(json), 0, 0, NULL, 0,
-     SL_CMD_EVAL | SL_CMD_INSPECT | SL_CMD_VERIFY | SL_CMD_PLAN | SL_CMD_BENCH | SL_CMD_SIMULATE,
+     SL_CMD_EVAL | SL_CMD_INSPECT | SL_CMD_VERIFY | SL_CMD_PLAN | SL_CMD_BENCH | SL_CMD_SIMULATE |
+         SL_CMD_DISK,
      GROUP_OUTPUT, true, "Print the report as JSON."},
     {"--stats", NULL, "FILE", KIND_TEXT, AT(stats), 0, 0, NULL, 0, SL_CMD_TOKENS, GROUP_OUTPUT,
      false, "Write the statistics of the run as JSON (docs/stats-format.md)."},
@@ -193,13 +195,22 @@ static const option options[] = {
      "are in it."},
     {"--csv", NULL, NULL, KIND_FLAG, AT(csv), 0, 0, NULL, 0, SL_CMD_SIMULATE, GROUP_OUTPUT, true,
      "Print the report as comma-separated values."},
-    {"--disk-limit", NULL, "RATE", KIND_SIZE, AT(disk_limit), 1, 0, NULL, 0, SL_CMD_PRICE,
-     GROUP_SPEED, false, "Read no more than this many bytes per second (default: no limit)."},
+    {"--disk-limit", NULL, "RATE", KIND_SIZE, AT(disk_limit), 1, 0, NULL, 0,
+     SL_CMD_PRICE | SL_CMD_DISK, GROUP_SPEED, false,
+     "Read no more than this many bytes per second (default: no limit)."},
     {"--cpu-level", NULL, "LEVEL", KIND_CHOICE, AT(cpu_level), 0, 0, "auto|" CPU_LEVELS, -1,
      SL_CMD_TOKENS | SL_CMD_BENCH, GROUP_SPEED, false,
      "Kernels to use: auto, or one of " CPU_LEVELS
      "; the results are the same bits (default: auto)."},
 
+    {"--for", NULL, "TIME", KIND_SECONDS, AT(seconds), 0.1, 86400, NULL, 0, SL_CMD_DISK,
+     GROUP_INPUT, true, "Measure for about this long, such as 10s or 2m (default: 5s)."},
+    {"--size", NULL, "SIZE", KIND_SIZE, AT(size_bytes), 1, 0, NULL, 0, SL_CMD_DISK, GROUP_INPUT,
+     true,
+     "Write a temporary file of this size into the folder, even if it has large files (default: "
+     "none; in a folder without a file of 64M, 1G or a quarter of what is free)."},
+    {"--show", NULL, NULL, KIND_FLAG, AT(show), 0, 0, NULL, 0, SL_CMD_DISK, GROUP_OUTPUT, true,
+     "Measure nothing; print what is kept of the last time."},
     {"--kernels", NULL, NULL, KIND_FLAG, AT(kernels), 0, 0, NULL, 0, SL_CMD_BENCH, GROUP_INPUT,
      true, "Time the kernels instead of a model."},
     {"--memory-rate", NULL, NULL, KIND_FLAG, AT(memory_rate), 0, 0, NULL, 0, SL_CMD_BENCH,
@@ -347,6 +358,23 @@ static sl_status read_number(const option *o, const char *value, double *out, sl
     return SL_OK;
 }
 
+/* A number and a unit: s (or none), m, h. */
+static sl_status read_seconds(const option *o, const char *value, double *out, sl_err *err)
+{
+    char accepted[96];
+    char *end = NULL;
+    double x = strtod(value, &end);
+    const char *rest = end == value ? "?" : !strcmp(end, "s") ? end + 1 : end;
+    x *= !strcmp(rest, "m") ? 60 : !strcmp(rest, "h") ? 3600 : 1;
+    rest += *rest == 'm' || *rest == 'h';
+    snprintf(accepted, sizeof accepted, "a time such as 5s, 2m or 1h, from %gs to %gs, is", o->min,
+             o->max);
+    if (*rest || !isfinite(x) || x < o->min || x > o->max)
+        return bad_value(o, value, accepted, err);
+    *out = x;
+    return SL_OK;
+}
+
 static sl_status read_choice(const option *o, const char *value, int *out, sl_err *err)
 {
     char accepted[96];
@@ -420,6 +448,8 @@ static sl_status read_value(const option *o, const char *value, sl_options *out,
         return read_size(o, value, (uint64_t *)(void *)field, err);
     case KIND_NUMBER:
         return read_number(o, value, (double *)(void *)field, err);
+    case KIND_SECONDS:
+        return read_seconds(o, value, (double *)(void *)field, err);
     case KIND_CHOICE:
         return read_choice(o, value, (int *)(void *)field, err);
     case KIND_MEMORY:

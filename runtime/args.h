@@ -16,7 +16,8 @@ enum {
     SL_CMD_PLAN = 32,
     SL_CMD_BENCH = 64,
     SL_CMD_SIMULATE = 128,
-    SL_CMD_ALL = 255,
+    SL_CMD_DISK = 4096,
+    SL_CMD_ALL = 0xffff,
     SL_CMD_TOKENS = SL_CMD_RUN | SL_CMD_EVAL,     /* commands that evaluate a text */
     SL_CMD_PASSES = SL_CMD_TOKENS | SL_CMD_BENCH, /* commands that run a model */
     SL_CMD_PRICE = SL_CMD_PASSES | SL_CMD_PLAN,   /* commands that price memory */
@@ -75,6 +76,9 @@ typedef struct sl_options {
     bool memory_rate;             /* bench: only what memory gives */
     bool kernels;                 /* bench: time the kernels */
     uint64_t n_prompt, n_repeats; /* bench; 0: chosen */
+    double seconds;               /* how long to measure; 0: the command's own */
+    uint64_t size_bytes;          /* disk: of a temporary file; 0: chosen */
+    bool show;                    /* only what is kept */
 } sl_options;
 
 struct sl_command;

@@ -59,6 +59,15 @@ static const sl_command commands[] = {
      "  sluice run model.gguf -p 'Once upon a time' -n 64 --memory 6G --trace run.trace\n"
      "  sluice simulate run.trace --memory 2G:16G:2G --disk 3.5G,80,32",
      sl_cmd_simulate},
+    {"disk", SL_CMD_DISK, "PATH", "what a disk can do",
+     "Reads with each engine that sluice streams with, in several sizes and depths, and says what "
+     "the\n"
+     "disk gave, what it cost the CPU, and whether it was the disk or the page cache. PATH is a "
+     "file\n"
+     "(a model) or a folder; a folder without large files gets a temporary one. The figures are "
+     "kept\n"
+     "for plan, bench and tune.",
+     "  sluice disk model.gguf\n  sluice disk /mnt/nvme --for 10s --json", sl_cmd_disk},
     {0}};
 
 const sl_command *sl_commands(void)

@@ -34,6 +34,8 @@ const char *sl_show_seconds(char *out, double s)
 {
     if (!(s < 1e9)) {
         snprintf(out, SL_SHORT, "a long time");
+    } else if (s > 0 && s < 0.000995) {
+        snprintf(out, SL_SHORT, "%.0f us", s * 1e6);
     } else if (s < 0.0995) {
         snprintf(out, SL_SHORT, s < 0.00995 ? "%.2f ms" : "%.1f ms", s * 1e3);
     } else if (s < 99.5) {

@@ -10,7 +10,8 @@ enum { SL_SHORT = 32 };
  * has SL_SHORT bytes. */
 const char *sl_show_bytes(char *out, uint64_t bytes);
 const char *sl_show_rate(char *out, double bytes_per_s); /* "1.94 GiB/s" */
-const char *sl_show_seconds(char *out, double seconds);  /* "8.1 ms", "0.95 s", "2 min 05 s" */
+const char *sl_show_seconds(char *out,
+                            double seconds); /* "42 us", "8.1 ms", "0.95 s", "2 min 05 s" */
 
 /* Ends the document, prints it indented with a final newline on stdout, frees the writer. */
 sl_status sl_report_json(sl_json_writer **w, sl_err *err);

@@ -65,7 +65,7 @@ has err '^Usage: sluice COMMAND'
 run 0 --version
 has out '^sluice [0-9]+\.[0-9]+\.[0-9]+$'
 run 0 help
-for command in run eval tokenize inspect verify plan simulate; do
+for command in run eval tokenize inspect verify plan simulate disk; do
     run 0 help
     has out "^  $command "
     run 0 $command -h

@@ -172,8 +172,8 @@ static void numbers(void)
     static const struct {
         double seconds;
         const char *text;
-    } time[] = {{0.0001, "0.10 ms"}, {0.0123, "12.3 ms"}, {0.95, "0.95 s"},
-                {12.34, "12.3 s"},   {125, "2 min 05 s"}, {7500, "2 h 05 min"}};
+    } time[] = {{0.0001, "100 us"}, {0.0123, "12.3 ms"}, {0.95, "0.95 s"},
+                {12.34, "12.3 s"},  {125, "2 min 05 s"}, {7500, "2 h 05 min"}};
     char text[SL_SHORT];
     test_case("numbers");
     for (size_t i = 0; i < sizeof size / sizeof size[0]; i++)
