@@ -69,6 +69,9 @@ $(BUILD)/lib%.a:
 	$(call say,AR,$@)
 	$(Q)rm -f $@; ar rcs $@ $^
 
+# The pages that this file takes in are none of the headers that the compiler tells of.
+$(BUILD)/runtime/profile_html.o: $(wildcard runtime/web/*)
+
 # Rewritten only when the compiler or its flags change, so that objects of two kinds never mix.
 FLAGS_NOW := $(CC) $(filter-out -Werror,$(SL_CFLAGS)) $(CFLAGS)
 $(BUILD)/flags: FORCE

@@ -1,0 +1,319 @@
+/* What the page shows of the document (docs/profile-format.md), section by section. */
+
+const KINDS = {
+    startup: 'startup', attention: 'attention', delta_net: 'delta net', mlp: 'MLP',
+    experts: 'experts', head: 'head', sampling: 'sampling', wait: 'waiting', other: 'other',
+};
+const CLASSES = {
+    demand: 'a pass waits for it', sequential: 'ahead, in the order of the pass',
+    predicted: 'ahead, for a guess',
+};
+const doc = JSON.parse($('document').textContent);
+const colourOf = (kind) => (kind in KINDS ? kind : 'other');
+const nameOf = (kind) => KINDS[kind] || kind;
+const unitName = (u) => (doc.units[u] ? doc.units[u].name : 'between passes');
+
+/* All phases of one kind as one; null: there is none. */
+function phaseOf(kind) {
+    const list = doc.phases.filter((phase) => phase.kind === kind);
+    const whole = {kind, tokens: sum(list, (phase) => phase.rows), n: list.length};
+    for (const name of ['seconds', 'wait_s', 'compute_s', 'busy_s', 'bytes_read', 'bound_s'])
+        whole[name] = sum(list, (phase) => phase[name]);
+    return whole.tokens && whole.seconds > 0 ? whole : null;
+}
+const decode = phaseOf('decode');
+const prefill = phaseOf('prefill');
+const central = decode || prefill;
+
+/* ---- head ------------------------------------------------------------------------------------- */
+/* [what, figure, more]. */
+function figures() {
+    const list = [];
+    for (const phase of [decode, prefill].filter(Boolean)) {
+        list.push([phase === decode ? 'Decoding' : 'Prefill',
+            `${speed(phase.tokens / phase.seconds)}${GAP}tokens/s`,
+            `${count(phase.tokens)} tokens in ${seconds(phase.seconds)}`]);
+    }
+    if (central) {
+        const {tokens} = central;
+        list.push(['Share of the bound', percent(central.bound_s / central.seconds),
+            `at the least ${seconds(central.bound_s / tokens)} per token`]);
+        list.push(['Waiting', percent(central.wait_s / central.seconds),
+            `${seconds(central.wait_s / tokens)} of ${seconds(central.seconds / tokens)} per token`]);
+        list.push(['Read per token', bytes(central.bytes_read / tokens),
+            central.busy_s ? `at ${rate(central.bytes_read / central.busy_s)}` : '']);
+    }
+    const needs = sum(doc.parts, (part) => part[2]);
+    if (needs)
+        list.push(['Hit rate', percent(sum(doc.parts, (part) => part[3]) / needs),
+            `of ${count(needs)} experts asked for`]);
+    return list;
+}
+
+function drawHead() {
+    const {budget, machine, options} = doc;
+    document.title = `${doc.model}: profile`;
+    $('model').textContent = doc.model;
+    $('verdict').textContent = doc.verdict || 'Nothing was computed';
+    $('about').textContent = [
+        `sluice ${doc.command} ${doc.file}`,
+        budget && budget.limit ? `${bytes(budget.limit)} of memory` : '',
+        machine && machine.engine ? machine.engine : options.io,
+        machine ? `${machine.threads} threads (${machine.cpu_level})` : '',
+        `${seconds(doc.wall_s)} in all`,
+    ].filter(Boolean).join(' · ');
+    $('figures').append(...figures().map(([what, figure, more]) => html('div', {},
+        html('dt', {}, what), html('dd', {}, figure), html('dd', {class: 'quiet'}, more))));
+}
+
+/* ---- timeline --------------------------------------------------------------------------------- */
+function eventTip(title, event, lines) {
+    return [title, ['from', moment(event[0])], ...lines];
+}
+
+function passLane() {
+    const name = ([, , kind, rows]) => (rows > 1 ? `${kind}, ${count(rows)} rows` : kind);
+    return makeLane({
+        name: 'pass', events: doc.timeline.passes, height: 16, end: (pass) => pass[1],
+        colour: (pass) => (pass[2] === 'decode' ? 'decode' : 'prefill'), label: name,
+        tip: (pass) => eventTip(`pass: ${name(pass)}`, pass, [['took', seconds(pass[1] - pass[0])]]),
+    });
+}
+
+function computeLane() {
+    const {kinds, compute} = doc.timeline;
+    return makeLane({
+        name: 'compute', title: 'Computing', events: compute, height: 44,
+        overview: -1, end: (event) => event[0] + event[1],
+        colour: (event) => colourOf(kinds[event[3]]), label: (event) => unitName(event[2]),
+        tip: (event) => eventTip(unitName(event[2]), event,
+            [['computing', nameOf(kinds[event[3]])], ['took', seconds(event[1])]]),
+    });
+}
+
+function waitLane() {
+    return makeLane({
+        name: 'wait', title: 'Waiting', events: doc.timeline.waits, height: 22,
+        overview: 1, end: (event) => event[0] + event[1], colour: () => 'wait',
+        label: (event) => unitName(event[2]), part: (event) => `${event[2]} ${event[3]}`,
+        tip: (event) => eventTip(`waiting for ${unitName(event[2])}`, event,
+            [['took', seconds(event[1])], ...(event[3] >= 0 ? [['part', count(event[3])]] : [])]),
+    });
+}
+
+function readLane(name, number) {
+    const colour = name in CLASSES ? name : 'other';
+    return makeLane({
+        name: `read ${name}`, title: `Reads: ${name}`, deep: true, end: (event) => event[1], colour: () => colour,
+        events: doc.timeline.reads.filter((event) => event[3] === number),
+        size: (event) => event[2], part: (event) => `${event[4]} ${event[5]}`,
+        tip: (event) => eventTip(`reading for ${unitName(event[4])}`, event, [
+            ['took', `${seconds(event[1] - event[0])} until ${moment(event[1])}`],
+            ['read', `${bytes(event[2])} (${name})`],
+            ...(event[5] >= 0 ? [['part', count(event[5])]] : []),
+        ]),
+    });
+}
+
+/* A few decode passes out of the middle; without any, all. */
+function firstView() {
+    const passes = doc.timeline.passes.filter((pass) => pass[2] === 'decode');
+    if (!passes.length)
+        return null;
+    const first = Math.max(0, Math.floor(passes.length / 2) - 1);
+    const from = passes[first][0], to = passes[Math.min(first + 2, passes.length - 1)][1];
+    return {from: from - (to - from) * 0.02, to: to + (to - from) * 0.02};
+}
+
+function drawTimelineSection() {
+    const {passes, kinds, classes, compute, complete} = doc.timeline;
+    if (!compute.length)
+        return;
+    $('timeline-section').hidden = false;
+    $('cut').hidden = complete;
+    const used = new Set(compute.map((event) => event[3]));
+    const shown = kinds.filter((_, kind) => used.has(kind)).map((kind) => [colourOf(kind), nameOf(kind)]);
+    const reads = classes.map(readLane).filter((lane) => lane.events.length);
+    const meanings = classes.filter((name) => name in CLASSES)
+        .map((name) => [name, `${name} read: ${CLASSES[name]}`]);
+    $('timeline-legend').append(legend([...shown, ['wait', 'waiting'], ...meanings]));
+    startTimeline([passLane(), computeLane(), waitLane(), ...reads], passes, firstView());
+}
+
+/* ---- where the time goes ---------------------------------------------------------------------- */
+function drawTime() {
+    const rows = Object.entries(doc.categories).map(([kind, s]) => ({kind, s, held: doc.waits[kind]}))
+        .filter((row) => row.s > 0);
+    const whole = sum(rows, (row) => row.s);
+    $('time').append(
+        stack(rows.map((row) => [colourOf(row.kind), nameOf(row.kind), row.s]), whole, seconds),
+        plainTable(`the whole run, ${seconds(doc.wall_s)}`, [
+            {name: '', of: (row) => row.kind, show: (kind) => [swatch(colourOf(kind)), nameOf(kind)]},
+            {name: 'time', of: (row) => row.s, show: seconds},
+            {name: 'share', of: (row) => row.s / whole, show: percent},
+            {name: 'held up by reads', of: (row) => row.held, show: seconds},
+        ], rows));
+}
+
+/* ---- disk, computing, bound ------------------------------------------------------------------- */
+function boundRows(phase) {
+    const per = phase.kind === 'decode' ? phase.tokens : 1;
+    const widest = Math.max(phase.seconds, phase.busy_s);
+    const row = (what, ...parts) => {
+        const all = sum(parts, ([, , amount]) => amount);
+        const bar = stack(parts.map(([colour, name, amount]) => [colour, name, amount / per]),
+            widest / per, seconds, phase.bound_s / per);
+        return html('tr', {}, html('td', {}, what), html('td', {}, seconds(all / per)),
+            html('td', {class: 'wide'}, bar));
+    };
+    const compute = ['compute', 'computing', phase.compute_s];
+    return [
+        row('it took', compute, ['wait', 'waiting', phase.wait_s]),
+        row('computing', compute),
+        row('the disk was busy', ['disk', 'disk', phase.busy_s]),
+    ];
+}
+
+function drawBound() {
+    for (const phase of [decode, prefill].filter(Boolean)) {
+        const title = phase === decode ? 'Decoding, per token'
+            : `Prefill of ${count(phase.tokens)} tokens`;
+        $('bound').append(html('h3', {}, title),
+            html('table', {}, html('tbody', {}, ...boundRows(phase))),
+            html('p', {class: 'quiet'}, `The line is the bound: had reading and computing overlapped`
+                + ` completely. ${percent(phase.bound_s / phase.seconds)} of it was reached.`));
+    }
+    $('bound').append(legend([['compute', 'computing'], ['wait', 'waiting'], ['disk', 'disk']]));
+    if (!doc.what_if.length)
+        return;
+    $('bound').append(html('h3', {}, 'With more memory (simulated)'), plainTable('', [
+        {name: 'in addition', of: (row) => row.more_bytes, show: bytes},
+        {name: 'it would take', of: (row) => row.seconds, show: seconds},
+        {name: 'speed', of: (row) => row.gain, show: (gain) => `+${percent(gain)}`},
+    ], doc.what_if));
+}
+
+/* ---- over the run ----------------------------------------------------------------------------- */
+function drawRun() {
+    const kind = central ? central.kind : '';
+    const points = doc.series.map((point, pass) => ({...point, pass}))
+        .filter((point) => point.kind === kind);
+    if (points.length < 2)
+        return;
+    $('run-section').hidden = false;
+    const columns = [
+        {name: 'pass', of: (point) => point.pass + 1, show: count},
+        {name: 'until', of: (point) => point.t, show: moment},
+        {name: 'computing', of: (point) => point.compute_s, show: seconds},
+        {name: 'waiting', of: (point) => point.wait_s, show: seconds},
+        {name: 'read', of: (point) => point.bytes, show: bytes},
+        {name: 'hits', of: (point) => point.hit_rate, show: percent},
+    ];
+    const common = {
+        n: points.length, choose: (i) => showPass(points[i].pass),
+        ends: [points[0], points[points.length - 1]].map((point) => `pass ${point.pass + 1}`),
+        describe: (i) => [`${kind} pass`, ...columns.filter((column) => known(column.of(points[i])))
+            .map((column) => [column.name, column.show(column.of(points[i]))])],
+    };
+    const one = (colour, of) => ({colour: () => colour, of: (i) => of(points[i])});
+    const host = $('run');
+    strip(host, {...common, title: `Time per ${kind} pass`, show: seconds,
+        series: [one('compute', (point) => point.compute_s), one('wait', (point) => point.wait_s)]});
+    strip(host, {...common, title: 'Bytes read', show: bytes,
+        series: [one('disk', (point) => point.bytes)]});
+    if (points.some((point) => known(point.hit_rate)))
+        strip(host, {...common, title: 'Hit rate', show: percent, most: 1,
+            series: [one('experts', (point) => point.hit_rate)]});
+    host.append(legend([['compute', 'computing'], ['wait', 'waiting'], ['disk', 'read'],
+        ['experts', 'experts that were there']]), html('details', {},
+        html('summary', {}, 'The figures as a table'), html('div', {class: 'scroll', tabindex: '0'},
+            plainTable('', columns, points))));
+}
+
+/* ---- unit by unit ----------------------------------------------------------------------------- */
+const UNIT_COLUMNS = [
+    {name: 'unit', of: (unit) => unit.position, show: (i) => [swatch(colourOf(doc.units[i].kind)), unitName(i)]},
+    {name: 'waiting', of: (unit) => unit.wait_s, show: seconds, about: 'the pass stood still'},
+    {name: 'computing', of: (unit) => unit.compute_s, show: seconds},
+    {name: 'disk', of: (unit) => unit.read_s, show: seconds, about: 'the disk was busy for it'},
+    {name: 'overlap', of: (unit) => unit.overlap_s, show: seconds, about: 'of this, something was computed'},
+    {name: 'bytes', of: (unit) => unit.bytes, show: bytes},
+    {name: 'reads', of: (unit) => unit.reads, show: count},
+];
+const PART_COLUMNS = [
+    {name: 'needs', of: (unit) => unit.needs, show: count, about: 'parts asked for'},
+    {name: 'hits', of: (unit) => (unit.needs ? unit.hits / unit.needs : null), show: percent,
+        about: 'of these, there when asked for'},
+    {name: 'misses', of: (unit) => unit.misses, show: count, about: 'not there, not on their way'},
+    {name: 'in time', of: (unit) => unit.in_time, show: count, about: 'hits that were read ahead for this use'},
+    {name: 'late', of: (unit) => unit.late, show: count, about: 'read ahead, but still on their way'},
+    {name: 'wasted', of: (unit) => unit.wasted_bytes, show: bytes, about: 'read for wrong guesses'},
+    {name: 'precision', of: (unit) => unit.precision, show: percent, about: 'of the guesses, needed'},
+    {name: 'recall', of: (unit) => unit.recall, show: percent, about: 'of the needs, guessed'},
+];
+
+function drawUnits() {
+    const units = doc.units.map((unit, position) => ({...unit, position}));
+    const columns = units.some((unit) => unit.needs) ? [...UNIT_COLUMNS, ...PART_COLUMNS] : UNIT_COLUMNS;
+    const {element, rows} = sortedTable('Units', columns, units, 1);
+    const common = {
+        n: units.length, ends: [unitName(0), unitName(units.length - 1)],
+        describe: (i) => [unitName(i), ...columns.slice(1).filter((column) => known(column.of(units[i])))
+            .map((column) => [column.name, column.show(column.of(units[i]))])],
+        choose: (i) => {
+            rows.forEach((row, k) => row.classList.toggle('found', k === i));
+            rows[i].scrollIntoView({block: 'nearest'});
+        },
+    };
+    const kind = (i) => colourOf(units[i].kind);
+    const host = $('units');
+    strip(host, {...common, title: 'Time', show: seconds, series: [
+        {colour: kind, of: (i) => units[i].compute_s}, {colour: () => 'wait', of: (i) => units[i].wait_s}]});
+    strip(host, {...common, title: 'Bytes', show: bytes, series: [{colour: kind, of: (i) => units[i].bytes}]});
+    if (columns !== UNIT_COLUMNS)
+        strip(host, {...common, title: 'Hits', show: percent, most: 1,
+            series: [{colour: kind, of: (i) => (units[i].needs ? units[i].hits / units[i].needs : 0)}]});
+    const kinds = [...new Set(units.map((unit) => colourOf(unit.kind)))];
+    host.append(legend([...kinds.map((one) => [one, nameOf(one)]), ['wait', 'waiting']]),
+        html('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'units'}, element));
+}
+
+/* ---- what ran, and where ---------------------------------------------------------------------- */
+/* A member's name says what it is; sizes end in _bytes. */
+function showMember(name, value) {
+    if (typeof value !== 'number')
+        return value === null ? '' : String(value);
+    return name.endsWith('_bytes') ? bytes(value) : String(value);
+}
+
+function listTable(title, object) {
+    const rows = Object.entries(object || {}).filter(([, value]) => typeof value !== 'object');
+    return rows.length ? html('div', {}, html('h3', {}, title), html('table', {}, html('tbody', {},
+        ...rows.map(([name, value]) => html('tr', {}, html('th', {scope: 'row'},
+            name.replace(/_bytes$/, '').replaceAll('_', ' ')),
+        html('td', {}, showMember(name, value))))))) : null;
+}
+
+function memoryTable(title, terms, all) {
+    const rows = Object.entries(terms || {}).filter(([, value]) => value > 0);
+    return rows.length ? html('div', {}, html('h3', {}, title), html('table', {}, html('tbody', {},
+        ...rows.map(([name, value]) => html('tr', {}, html('th', {scope: 'row'}, name),
+            html('td', {}, bytes(value)), html('td', {class: 'wide'},
+                stack([['disk', name, value]], all, bytes))))))) : null;
+}
+
+function drawSetup() {
+    const {limit, terms, weights} = doc.budget || {};
+    const split = {};
+    for (const name of ['pinned', 'ring', 'pool', 'rows', 'io'])
+        split[name] = (weights || {})[name];
+    $('setup').append(...[
+        memoryTable('Memory', terms, limit),
+        memoryTable('Of weights and I/O', split, sum(Object.values(split), (value) => value)),
+        listTable('Options of the stream', doc.options), listTable('Machine', doc.machine),
+        listTable('Reads', doc.io),
+    ].filter(Boolean));
+}
+
+for (const draw of [drawHead, drawTimelineSection, drawTime, drawBound, drawRun, drawUnits, drawSetup])
+    draw();
