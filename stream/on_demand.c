@@ -77,7 +77,7 @@ static sl_need_stats *stats_of(sl_sched *s, const sl_resident *r)
     return &s->unit_stats[s->plan->parts[r->part].unit];
 }
 
-static void forget_data(sl_sched *s, sl_resident *r)
+void sl_resident_forget(sl_sched *s, sl_resident *r)
 {
     if (s->release)
         s->release(s->ctx, r->part);
@@ -92,7 +92,7 @@ static bool slot_take(sl_sched *s, sl_resident *r)
     if (!sl_pool_take(&s->pool, entry_of(s, r), &victim))
         return false;
     if (victim != UINT32_MAX) {
-        forget_data(s, &s->resident[s->n_order + victim]);
+        sl_resident_forget(s, &s->resident[s->n_order + victim]);
         s->stats.evictions++;
     }
     r->data = s->pool_memory ? s->pool_memory + sl_pool_at(&s->pool, entry_of(s, r)) : NULL;
@@ -101,7 +101,7 @@ static bool slot_take(sl_sched *s, sl_resident *r)
 
 static void slot_free(sl_sched *s, sl_resident *r)
 {
-    forget_data(s, r);
+    sl_resident_forget(s, r);
     sl_pool_drop(&s->pool, entry_of(s, r));
 }
 

@@ -94,14 +94,17 @@ void sl_pool_choose(const sl_plan *p, uint64_t bytes, sl_pool_plan *out)
 
 uint64_t sl_pool_memory_bytes(const sl_plan *p)
 {
-    return (uint64_t)sl_plan_on_demand_count(p) * (sizeof(sl_pool_entry) + 2 * sizeof(uint32_t));
+    return (uint64_t)sl_plan_on_demand_count(p) * (sizeof(sl_pool_entry) + 3 * sizeof(uint32_t));
 }
 
 sl_status sl_pool_open(sl_pool *p, const sl_plan *plan, const sl_pool_plan *slots, sl_policy policy,
                        double half_life, sl_err *err)
 {
-    *p = (sl_pool){
-        .policy = policy, .half_life = half_life, .n = slots->n, .n_classes = slots->n_classes};
+    *p = (sl_pool){.policy = policy,
+                   .half_life = half_life,
+                   .n = slots->n,
+                   .n_classes = slots->n_classes,
+                   .moving = NONE};
     uint64_t at = 0;
     bool ok = true;
     p->entry = calloc(p->n + 1, sizeof *p->entry);
@@ -109,15 +112,19 @@ sl_status sl_pool_open(sl_pool *p, const sl_plan *plan, const sl_pool_plan *slot
         sl_pool_class *k = &p->class[c];
         k->slot_bytes = slots->class[c].slot_bytes;
         k->n_parts = slots->class[c].n_parts;
-        k->n_slots = k->n_free = slots->class[c].n_slots;
+        k->n_slots = k->n_most = k->n_free = slots->class[c].n_slots;
+        k->ordered = k->n_slots < k->n_parts;
         k->at = at;
         k->queue[0] = k->queue[1] = (sl_pool_queue){NONE, NONE, 0};
         at += k->n_slots * k->slot_bytes;
         k->free_slot = calloc(k->n_slots + 1, sizeof *k->free_slot);
         k->heap = calloc(k->n_slots + 1, sizeof *k->heap);
-        ok = ok && k->free_slot && k->heap;
+        k->owner = malloc((k->n_slots + 1) * sizeof *k->owner);
+        ok = ok && k->free_slot && k->heap && k->owner;
         for (uint32_t i = 0; ok && i < k->n_slots; i++) /* the first one on top */
             k->free_slot[i] = k->n_slots - 1 - i;
+        if (k->owner)
+            memset(k->owner, 0xff, (k->n_slots + 1) * sizeof *k->owner);
     }
     if (!p->entry || !ok) {
         sl_pool_close(p);
@@ -137,6 +144,7 @@ void sl_pool_close(sl_pool *p)
     for (uint32_t c = 0; c < p->n_classes; c++) {
         free(p->class[c].free_slot);
         free(p->class[c].heap);
+        free(p->class[c].owner);
     }
     free(p->entry);
     *p = (sl_pool){0};
@@ -306,15 +314,29 @@ static uint32_t victim_take(sl_pool *p, sl_pool_class *k)
     return i;
 }
 
+static void slot_give(sl_pool *p, sl_pool_class *k, uint32_t i, uint32_t slot)
+{
+    p->entry[i].slot = slot;
+    k->owner[slot] = i;
+}
+
+/* The slot is free; one that is given up is nobody's. */
+static void slot_return(sl_pool_class *k, uint32_t slot)
+{
+    k->owner[slot] = NONE;
+    if (slot < k->n_slots)
+        k->free_slot[k->n_free++] = slot;
+}
+
 bool sl_pool_take(sl_pool *p, uint32_t i, uint32_t *victim)
 {
     sl_pool_class *k = class_at(p, i);
     *victim = NONE;
     if (k->n_free) {
-        p->entry[i].slot = k->free_slot[--k->n_free];
+        slot_give(p, k, i, k->free_slot[--k->n_free]);
     } else if (k->n_heap) {
         *victim = victim_take(p, k);
-        p->entry[i].slot = p->entry[*victim].slot;
+        slot_give(p, k, i, p->entry[*victim].slot);
         p->entry[*victim].slot = NONE;
     } else {
         return false;
@@ -330,12 +352,6 @@ uint64_t sl_pool_at(const sl_pool *p, uint32_t i)
     return k->at + p->entry[i].slot * k->slot_bytes;
 }
 
-/* Where every part has its slot nothing is evicted, and there is nothing to keep in order. */
-static bool roomy(const sl_pool_class *k)
-{
-    return k->n_slots == k->n_parts;
-}
-
 void sl_pool_hold(sl_pool *p, uint32_t i)
 {
     if (p->entry[i].heap_at != NONE)
@@ -345,7 +361,7 @@ void sl_pool_hold(sl_pool *p, uint32_t i)
 void sl_pool_release(sl_pool *p, uint32_t i)
 {
     sl_pool_class *k = class_at(p, i);
-    if (roomy(k) || p->entry[i].heap_at != NONE)
+    if (!k->ordered || p->entry[i].heap_at != NONE || i == p->moving)
         return;
     if (p->policy == SL_POLICY_S3FIFO)
         p->entry[i].heap_at = k->n_heap++; /* no more than a mark */
@@ -359,8 +375,78 @@ void sl_pool_drop(sl_pool *p, uint32_t i)
     sl_pool_hold(p, i);
     if (p->policy == SL_POLICY_S3FIFO)
         queue_leave(p, k, i);
-    k->free_slot[k->n_free++] = p->entry[i].slot;
+    slot_return(k, p->entry[i].slot);
     p->entry[i].slot = NONE;
+}
+
+/* ---- fewer slots, and more again ---- */
+
+void sl_pool_limit(sl_pool *p, uint32_t c, uint32_t n_slots)
+{
+    sl_pool_class *k = &p->class[c];
+    const uint32_t before = k->n_slots;
+    uint32_t n = 0;
+    k->n_slots = n_slots < k->n_most ? n_slots : k->n_most;
+    k->ordered |= k->n_slots < k->n_parts;
+    for (uint32_t f = 0; f < k->n_free; f++)
+        if (k->free_slot[f] < k->n_slots)
+            k->free_slot[n++] = k->free_slot[f];
+    k->n_free = n;
+    for (uint32_t slot = before; slot < k->n_slots; slot++)
+        if (k->owner[slot] == NONE)
+            k->free_slot[k->n_free++] = slot;
+}
+
+bool sl_pool_beyond(const sl_pool *p, uint32_t c, uint32_t before, uint32_t *slot, uint32_t *entry)
+{
+    const sl_pool_class *k = &p->class[c];
+    uint32_t at = before < k->n_most ? before : k->n_most;
+    while (at > k->n_slots && k->owner[at - 1] == NONE)
+        at--;
+    if (at <= k->n_slots)
+        return false;
+    *slot = at - 1;
+    *entry = k->owner[at - 1];
+    return true;
+}
+
+uint32_t sl_pool_evict(sl_pool *p, uint32_t c)
+{
+    sl_pool_class *k = &p->class[c];
+    if (!k->n_heap)
+        return NONE;
+    const uint32_t i = victim_take(p, k);
+    slot_return(k, p->entry[i].slot);
+    p->entry[i].slot = NONE;
+    return i;
+}
+
+bool sl_pool_move_start(sl_pool *p, uint32_t i)
+{
+    sl_pool_class *k = class_at(p, i);
+    if (!k->n_free)
+        return false;
+    sl_pool_hold(p, i);
+    p->moving = i;
+    p->moving_to = k->free_slot[--k->n_free];
+    k->owner[p->moving_to] = i;
+    return true;
+}
+
+void sl_pool_move_end(sl_pool *p, bool moved)
+{
+    const uint32_t i = p->moving;
+    sl_pool_class *k = class_at(p, i);
+    p->moving = NONE;
+    slot_return(k, moved ? p->entry[i].slot : p->moving_to);
+    if (moved)
+        p->entry[i].slot = p->moving_to;
+}
+
+uint64_t sl_pool_moving_at(const sl_pool *p)
+{
+    const sl_pool_class *k = &p->class[p->entry[p->moving].class];
+    return k->at + p->moving_to * k->slot_bytes;
 }
 
 /* ---- keys ---- */

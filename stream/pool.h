@@ -31,11 +31,15 @@ typedef struct sl_pool_queue { /* of entries with a slot, by prev and next */
 
 typedef struct sl_pool_class {
     uint64_t slot_bytes;
-    uint32_t n_parts, n_slots; /* equal: nothing is ever evicted */
-    uint32_t n_free, n_heap;   /* n_heap: evictable entries, with S3-FIFO too */
-    uint32_t *free_slot;       /* [n_slots], n_free of them */
-    uint32_t *heap;            /* [n_slots] evictable entries, least key first */
-    uint64_t at;               /* of its first slot in the pool's memory */
+    uint32_t n_parts;
+    uint32_t n_slots; /* that may be given; those from here on are given up one by one */
+    uint32_t n_most;  /* slots that there is memory for */
+    bool ordered;     /* false: every part has its slot, and there is nothing to keep in order */
+    uint32_t n_free, n_heap; /* n_heap: evictable entries, with S3-FIFO too */
+    uint32_t *free_slot;     /* [n_most], n_free of them, all below n_slots */
+    uint32_t *owner;         /* [n_most] entry, UINT32_MAX: none */
+    uint32_t *heap;          /* [n_most] evictable entries, least key first */
+    uint64_t at;             /* of its first slot in the pool's memory */
     sl_pool_queue queue[2];
     uint32_t n_ghosts; /* entries that have left probation unused, ever */
 } sl_pool_class;
@@ -60,6 +64,7 @@ typedef struct sl_pool {
     uint32_t n;
     sl_pool_class class[SL_POOL_CLASSES];
     uint32_t n_classes;
+    uint32_t moving, moving_to; /* entry that is being copied, and the slot; UINT32_MAX: none */
 } sl_pool;
 
 /* ---- how much: arithmetic ---- */
@@ -90,7 +95,29 @@ bool sl_pool_take(sl_pool *p, uint32_t i, uint32_t *victim);
 uint64_t sl_pool_at(const sl_pool *p, uint32_t i);
 void sl_pool_hold(sl_pool *p, uint32_t i);    /* not evictable; no matter if it was not */
 void sl_pool_release(sl_pool *p, uint32_t i); /* evictable; it has a slot */
-void sl_pool_drop(sl_pool *p, uint32_t i);    /* its slot is free */
+void sl_pool_drop(sl_pool *p, uint32_t i);    /* its slot is free, or given up */
+
+/* ---- fewer slots, and more again ---- */
+
+/* Class c has this many slots from now on, of at most n_most. Fewer: those beyond stay with their
+ * parts until they are dropped, evicted or moved. After the first time parts are kept in order: all
+ * that are evictable have to be released once more. */
+void sl_pool_limit(sl_pool *p, uint32_t c, uint32_t n_slots);
+/* The last slot of class c, from n_slots on and before `before`, that has an owner: *entry. False:
+ * there is none. */
+bool sl_pool_beyond(const sl_pool *p, uint32_t c, uint32_t before, uint32_t *slot, uint32_t *entry);
+/* Takes the slot of the evictable entry of class c that is to go next; UINT32_MAX: there is none.
+ */
+uint32_t sl_pool_evict(sl_pool *p, uint32_t c);
+/* Entry i, which is evictable, is being copied to a free slot of its class (moving_to): it is held
+ * until sl_pool_move_end(). One at a time. False: no slot is free. */
+bool sl_pool_move_start(sl_pool *p, uint32_t i);
+/* moved: the copy is its slot now, and the old one free or given up; else the copy is forgotten.
+ * The entry is still held. */
+void sl_pool_move_end(sl_pool *p, bool moved);
+/* Where slot moving_to of the moving entry lies in the pool's memory. */
+uint64_t sl_pool_moving_at(const sl_pool *p);
+
 /* rows of the pass's pass_rows use entry i. Before sl_pool_tick(). */
 void sl_pool_use(sl_pool *p, uint32_t i, uint32_t rows, uint32_t pass_rows);
 /* LRFU's sums as they are now, as logarithms; the others keep none (-INFINITY). */

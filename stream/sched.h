@@ -185,6 +185,25 @@ void sl_sched_hint(sl_sched *s, const uint32_t *parts, uint32_t n);
 void sl_sched_rows_start(sl_sched *s, const sl_span *spans, uint32_t n, uint8_t *base);
 sl_status sl_sched_rows_state(sl_sched *s, sl_err *err); /* SL_EAGAIN: not yet */
 
+/* A third one's side (drain.c): fewer slots for on-demand parts, or more again. slots: as many as
+ * at open or fewer of each class. Those beyond are given up by sl_sched_drain(). */
+void sl_sched_pool_limit(sl_sched *s, const sl_pool_plan *slots);
+typedef enum sl_drain {
+    SL_DRAIN_DONE, /* all have been given up */
+    SL_DRAIN_HELD, /* the rest holds parts that are in use: again in a while */
+    SL_DRAIN_MORE, /* again at once, without the lock in between */
+    SL_DRAIN_MOVE  /* copy bytes from `from` to `to`, without the lock; then sl_sched_move_end() */
+} sl_drain;
+typedef struct sl_move { /* both NULL: the engine has its own memory, there is nothing to copy */
+    const uint8_t *from;
+    uint8_t *to;
+    uint64_t bytes;
+} sl_move;
+/* keep: what is used least goes, and the rest moves together; otherwise what is in those slots
+ * goes, which is faster. */
+sl_drain sl_sched_drain(sl_sched *s, bool keep, sl_move *out);
+void sl_sched_move_end(sl_sched *s);
+
 /* The engine's side. Reads to go out now, at most max of them; *wait_ns: ask again after that long
  * even if nothing happens (UINT64_MAX: no need). */
 uint32_t sl_sched_next(sl_sched *s, sl_read **out, uint32_t max, uint64_t *wait_ns);

@@ -18,6 +18,8 @@ sl_status sl_failure_tell(const sl_sched *s, const sl_failure *f, sl_err *err);
 sl_status sl_on_demand_open(sl_sched *s, const sl_sched_config *c, uint8_t *memory, sl_err *err);
 void sl_on_demand_close(sl_sched *s);
 uint64_t sl_on_demand_memory_bytes(const sl_plan *p);
+/* An on-demand part's bytes are gone; its slot is still to be dropped. */
+void sl_resident_forget(sl_sched *s, sl_resident *r);
 /* Queues the next part that is needed (hinted) and not there. False: none, or there is no slot. */
 bool sl_need_pull(sl_sched *s);
 bool sl_hint_pull(sl_sched *s);

@@ -51,3 +51,13 @@ void sl_slab_close(sl_slab *s)
         munmap(s->memory, s->bytes);
     *s = (sl_slab){0};
 }
+
+uint64_t sl_slab_give_back(sl_slab *s, uint64_t from, uint64_t to)
+{
+    from = sl_round_up(from, HUGE_BYTES);
+    to = sl_round_down(to, HUGE_BYTES);
+    if (!s->memory || from >= to)
+        return 0;
+    madvise(s->memory + from, to - from, MADV_DONTNEED);
+    return to - from;
+}

@@ -16,5 +16,8 @@ typedef struct sl_slab {
 
 sl_status sl_slab_open(sl_slab *s, uint64_t bytes, bool refuse_huge, sl_err *err);
 void sl_slab_close(sl_slab *s);
+/* The whole 2 MiB pieces between two offsets go back to the kernel; what is there then reads as
+ * zeros and is charged again when it is touched. Returns their bytes. */
+uint64_t sl_slab_give_back(sl_slab *s, uint64_t from, uint64_t to);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "io_threads.h"
 #include "rows.h"
@@ -13,7 +14,8 @@
 #include "trace.h"
 
 enum {
-    SPIN_NS = 10000, /* about what going to sleep and being woken costs */
+    SPIN_NS = 10000,     /* about what going to sleep and being woken costs */
+    MOMENT_NS = 1000000, /* until parts that are in use are looked at again: about a unit */
     NO_UNIT = UINT32_MAX
 };
 
@@ -372,6 +374,94 @@ const char *sl_stream_mapped_path(const sl_stream *s, const void *address)
     const sl_engine_ops *ops = s->engine->ops;
     uint32_t file = ops->mapped ? ops->mapped(s->engine, address) : UINT32_MAX;
     return file == UINT32_MAX ? NULL : s->plan->files[file]->path;
+}
+
+/* ---- fewer slots, and more again ---- */
+
+/* Slots of a class whose memory is not free for others. */
+static uint32_t slots_kept(const sl_pool *p, uint32_t c)
+{
+    uint32_t slot, entry;
+    return sl_pool_beyond(p, c, UINT32_MAX, &slot, &entry) ? slot + 1 : p->class[c].n_slots;
+}
+
+void sl_stream_room_get(sl_stream *s, sl_stream_room *out)
+{
+    const sl_pool *p = &s->sched.pool;
+    sl_pool_plan least;
+    uint64_t kept = 0;
+    sl_pool_choose(s->plan, 0, &least);
+    *out = (sl_stream_room){.most_bytes = s->o.memory_bytes};
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t c = 0; c < p->n_classes; c++) {
+        kept += slots_kept(p, c) * p->class[c].slot_bytes;
+        out->pool_slots += p->class[c].n_slots;
+        out->most_pool_slots += p->class[c].n_most;
+    }
+    pthread_mutex_unlock(&s->lock);
+    out->memory_bytes = out->most_bytes - (s->split.pool_bytes - kept);
+    out->least_bytes = out->most_bytes - (s->split.pool_bytes - least.least_bytes);
+}
+
+/* A few slots less. Copies are made without the lock, so that the pass does not wait for them. */
+static sl_drain drain(sl_stream *s, bool keep)
+{
+    sl_move move;
+    pthread_mutex_lock(&s->lock);
+    const sl_drain d = sl_sched_drain(&s->sched, keep, &move);
+    pthread_mutex_unlock(&s->lock);
+    if (d != SL_DRAIN_MOVE)
+        return d;
+    if (move.to)
+        memcpy(move.to, move.from, move.bytes);
+    pthread_mutex_lock(&s->lock);
+    sl_sched_move_end(&s->sched);
+    kick(s); /* a need may have found no slot meanwhile */
+    pthread_mutex_unlock(&s->lock);
+    return d;
+}
+
+static void give_back(sl_stream *s)
+{
+    const sl_pool *p = &s->sched.pool;
+    const uint64_t pool_at = s->split.ring_bytes + s->split.pinned_bytes;
+    if (s->split.io == SL_IO_MAPPED)
+        return;
+    for (uint32_t c = 0; c < p->n_classes; c++) {
+        const sl_pool_class *k = &p->class[c];
+        pthread_mutex_lock(&s->lock);
+        const uint64_t kept = slots_kept(p, c);
+        pthread_mutex_unlock(&s->lock);
+        /* Nobody takes a slot beyond the limit, and nobody else moves the limit. */
+        sl_slab_give_back(&s->slab, pool_at + k->at + kept * k->slot_bytes,
+                          pool_at + k->at + k->n_most * k->slot_bytes);
+    }
+}
+
+sl_status sl_stream_resize(sl_stream *s, uint64_t memory_bytes, uint64_t within_ns)
+{
+    const struct timespec moment = {.tv_nsec = MOMENT_NS};
+    const uint64_t begin = sl_now_ns();
+    const uint64_t less = memory_bytes < s->o.memory_bytes ? s->o.memory_bytes - memory_bytes : 0;
+    sl_pool_plan slots;
+    sl_drain d = SL_DRAIN_MORE;
+    sl_pool_choose(s->plan, less < s->split.pool_bytes ? s->split.pool_bytes - less : 0, &slots);
+    for (uint32_t c = 0; c < slots.n_classes && !less; c++)
+        slots.class[c].n_slots = s->sched.pool.class[c].n_most; /* no rounding */
+    pthread_mutex_lock(&s->lock);
+    sl_sched_pool_limit(&s->sched, &slots);
+    kick(s);
+    pthread_mutex_unlock(&s->lock);
+    for (uint64_t taken = 0; d != SL_DRAIN_DONE && taken < within_ns;) {
+        d = drain(s, taken < within_ns / 2);
+        if (d == SL_DRAIN_HELD) {
+            give_back(s);
+            nanosleep(&moment, NULL);
+        }
+        taken = sl_now_ns() - begin;
+    }
+    give_back(s);
+    return d == SL_DRAIN_DONE ? SL_OK : SL_EAGAIN;
 }
 
 /* ---- the trace ---- */

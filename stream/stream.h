@@ -216,6 +216,22 @@ typedef struct sl_stream_stats {
 } sl_stream_stats;
 void sl_stream_stats_get(sl_stream *s,
                          sl_stream_stats *out); /* since open; subtract two to get an interval */
+
+/* How much of its memory a stream takes, as memory_bytes of the options: on-demand parts can do
+ * with fewer slots, all else stays as it was split. */
+typedef struct sl_stream_room {
+    uint64_t memory_bytes;                /* now */
+    uint64_t least_bytes, most_bytes;     /* most: since open */
+    uint32_t pool_slots, most_pool_slots; /* that may be given now, and at the most */
+} sl_stream_room;
+void sl_stream_room_get(sl_stream *s, sl_stream_room *out);
+/* Makes it memory_bytes, within least and most, while passes go on in their own thread: the caller,
+ * which may be any one thread, does the work, gives whole pieces of 2 MiB back to the kernel and
+ * takes within_ns at the most. What is used most is kept for the first half of that time; what is
+ * in the way after it goes. More memory is there at once, and charged as it is filled. SL_EAGAIN:
+ * some parts are in use where memory is to be given back; call it again. */
+sl_status sl_stream_resize(sl_stream *s, uint64_t memory_bytes, uint64_t within_ns);
+
 /* How much each on-demand part was used, in the order of the plan (split.on_demand_parts of them):
  * log2 of the sum over its uses of 0.5^(age / half_life), -INFINITY: never. To keep for the next
  * time; set between open and the first pass. */

@@ -207,6 +207,23 @@ static inline bool parts_right(const sl_sched *s)
     return true;
 }
 
+/* Every slot that may be given is used, free, or what a part is being moved to; those beyond are
+ * nobody's or used. */
+static inline bool slots_right(const sl_pool *p, uint32_t c, uint32_t used)
+{
+    const sl_pool_class *k = &p->class[c];
+    const bool moving = p->moving != UINT32_MAX && p->entry[p->moving].class == c;
+    for (uint32_t f = 0; f < k->n_free; f++)
+        if (k->free_slot[f] >= k->n_slots || k->owner[k->free_slot[f]] != UINT32_MAX)
+            return false;
+    for (uint32_t slot = 0; slot < k->n_most; slot++) {
+        const uint32_t i = k->owner[slot];
+        if (i != UINT32_MAX && p->entry[i].slot != slot && !(moving && slot == p->moving_to))
+            return false;
+    }
+    return used + k->n_free + (moving && p->moving_to < k->n_slots) == k->n_slots;
+}
+
 static inline bool pool_right(const sl_sched *s)
 {
     uint32_t used[SL_POOL_CLASSES] = {0}, in_heap[SL_POOL_CLASSES] = {0};
@@ -221,9 +238,11 @@ static inline bool pool_right(const sl_sched *s)
         if (moving != (r->fetch != NULL) ||
             (moving || failed || r->state == SL_PART_READY) != (e->slot != UINT32_MAX))
             return false;
-        if ((unwanted && k->n_slots < k->n_parts) != (e->heap_at != UINT32_MAX))
+        if ((unwanted && k->ordered && i != s->pool.moving) != (e->heap_at != UINT32_MAX))
             return false; /* who is wanted or on its way keeps its slot; all others may lose it */
-        used[e->class] += e->slot != UINT32_MAX;
+        used[e->class] += e->slot < k->n_slots;
+        if (e->slot != UINT32_MAX && k->owner[e->slot] != i)
+            return false;
         in_heap[e->class] += e->heap_at != UINT32_MAX;
         for (uint32_t j = 0; j < i && e->slot != UINT32_MAX; j++)
             if (s->pool.entry[j].class == e->class && s->pool.entry[j].slot == e->slot)
@@ -233,8 +252,7 @@ static inline bool pool_right(const sl_sched *s)
             return false;
     }
     for (uint32_t c = 0; c < s->pool.n_classes; c++)
-        if (used[c] + s->pool.class[c].n_free != s->pool.class[c].n_slots ||
-            in_heap[c] != s->pool.class[c].n_heap)
+        if (!slots_right(&s->pool, c, used[c]) || in_heap[c] != s->pool.class[c].n_heap)
             return false;
     return true;
 }

@@ -455,6 +455,9 @@ typedef struct walker {
     bool in_pass, asked, failing;
     uint32_t unit, first[4], n[4]; /* on-demand parts of each unit */
     uint32_t given[8], n_given, pass;
+    const uint8_t *given_at[8];
+    bool moving, fewer; /* a part is being copied; slots are being given up */
+    sl_move move;
 } walker;
 
 static void random_plan(sim *m, walker *w, uint64_t *seed)
@@ -479,7 +482,8 @@ static bool given_right(sim *m, const walker *w)
 {
     for (uint32_t i = 0; i < w->n_given; i++) {
         const sl_resident *r = of(m, w->given[i]);
-        if (!CHECK(r->want == SL_WANT_GIVEN && r->data, "a part in use was taken away"))
+        if (!CHECK(r->want == SL_WANT_GIVEN && r->data && r->data == w->given_at[i],
+                   "a part in use was taken away"))
             return false;
         if (r->state == SL_PART_READY && !CHECK(part_right(m, r)))
             return false;
@@ -526,7 +530,12 @@ static void walk(sim *m, walker *w, uint64_t *seed)
 {
     if (!w->in_pass) {
         sl_sched_pass_begin(&m->s, w->pass++ % 4 ? SL_PASS_DECODE : SL_PASS_PREFILL, 9, 4);
-        *w = (walker){.in_pass = true, .pass = w->pass, .failing = w->failing};
+        *w = (walker){.in_pass = true,
+                      .pass = w->pass,
+                      .failing = w->failing,
+                      .moving = w->moving,
+                      .fewer = w->fewer,
+                      .move = w->move};
         for (uint32_t i = 0, u = 0; i < m->plan->n_parts; i++) {
             u = m->plan->parts[i].unit;
             if (m->plan->parts[i].kind == SL_PART_ON_DEMAND && !w->n[u]++)
@@ -544,6 +553,8 @@ static void walk(sim *m, walker *w, uint64_t *seed)
     } else {
         st = sl_sched_parts(&m->s, w->given, 1 + (uint32_t)(test_random(seed) % 4), &w->n_given,
                             NULL);
+        for (uint32_t i = 0; i < w->n_given; i++)
+            w->given_at[i] = of(m, w->given[i])->data;
         if (st == SL_OK && (!w->n_given || test_random(seed) % 50 == 0))
             leave(m, w);
     }
@@ -555,9 +566,56 @@ static void walk(sim *m, walker *w, uint64_t *seed)
     w->n_given = 0;
 }
 
+/* Half of the copy when it begins, the rest when it ends: the bytes must stay all the while. */
+static void copy_half(const sl_move *move, bool second)
+{
+    const uint64_t half = move->bytes / 2;
+    memcpy(move->to + (second ? half : 0), move->from + (second ? half : 0),
+           second ? move->bytes - half : half);
+}
+
+static void end_move(sim *m, walker *w)
+{
+    const uint32_t i = m->s.pool.moving;
+    copy_half(&w->move, true);
+    sl_sched_move_end(&m->s);
+    w->moving = false;
+    CHECK(part_right(m, &m->s.resident[m->s.n_order + i]), "a part was spoilt on its way");
+}
+
+static void drain(sim *m, walker *w, bool keep)
+{
+    const sl_drain d = sl_sched_drain(&m->s, keep, &w->move);
+    w->fewer = d != SL_DRAIN_DONE;
+    w->moving = d == SL_DRAIN_MOVE;
+    if (w->moving)
+        copy_half(&w->move, false);
+    for (uint32_t c = 0; c < m->s.pool.n_classes && d == SL_DRAIN_DONE; c++)
+        for (uint32_t k = m->s.pool.class[c].n_slots; k < m->s.pool.class[c].n_most; k++)
+            CHECK(m->s.pool.class[c].owner[k] == UINT32_MAX, "a slot that was given up is used");
+}
+
+static void random_resize(sim *m, walker *w, uint64_t *seed)
+{
+    sl_pool_plan slots;
+    if (w->moving) {
+        end_move(m, w);
+    } else if (w->fewer) {
+        drain(m, w, test_random(seed) % 4);
+    } else {
+        sl_pool_choose(m->plan, test_random(seed) % (m->split.pool_bytes + 1), &slots);
+        sl_sched_pool_limit(&m->s, &slots);
+        w->fewer = true;
+    }
+}
+
 static bool step(sim *m, walker *w, uint64_t *seed)
 {
-    switch (test_random(seed) % 8) {
+    switch (test_random(seed) % 10) {
+    case 8:
+    case 9:
+        random_resize(m, w, seed);
+        break;
     case 0:
     case 1:
         issue(m);
@@ -587,6 +645,8 @@ static void finish(sim *m, walker *w, uint64_t *seed)
         issue(m);
         if (m->n_out)
             complete(m, (uint32_t)(test_random(seed) % m->n_out), INT32_MAX);
+        if (w->moving || w->fewer)
+            random_resize(m, w, seed);
         const bool was = w->in_pass;
         walk(m, w, seed);
         if (was && !w->in_pass && i > 1000)
@@ -604,7 +664,7 @@ static void random_schedules(uint64_t n)
         test_case("schedule %llu", (unsigned long long)run);
         random_plan(&m, &w, &seed);
         bool ok = m.open;
-        for (uint32_t i = 0; i < 100 && ok; i++)
+        for (uint32_t i = 0; i < 125 && ok; i++)
             ok = step(&m, &w, &seed);
         if (ok && run % 16 == 0)
             finish(&m, &w, &seed);
