@@ -8,6 +8,14 @@
 
 #include "forward.h"
 
+const char *const sl_work_names[SL_WORKS] = {"other",   "attention", "delta_net", "mlp",
+                                             "experts", "head",      "sampling"};
+
+static void begin_work(const sl_pass *p, sl_work work)
+{
+    sl_stream_mark(p->m->stream, work);
+}
+
 /* ---- embedding ---- */
 
 static void embed_row(void *ctx, size_t row, unsigned worker)
@@ -82,15 +90,19 @@ static sl_status walk(sl_pass *p, const int32_t *ids, uint32_t n_logits)
     sl_status st = embed(p, ids);
     make_rotations(p);
     for (uint32_t i = 0; st == SL_OK && i < p->m->arch.n_layers; i++) {
+        const sl_layer *l = &p->m->arch.layer[i];
+        const bool delta = l->mixer == SL_MIXER_DELTA_NET;
         show_hidden(p, i);
-        st = p->m->arch.layer[i].mixer == SL_MIXER_DELTA_NET ? sl_delta_net_mix(p, i)
-                                                             : sl_attention(p, i);
+        begin_work(p, delta ? SL_WORK_DELTA_NET : SL_WORK_ATTENTION);
+        st = delta ? sl_delta_net_mix(p, i) : sl_attention(p, i);
+        begin_work(p, l->moe.n_experts ? SL_WORK_EXPERTS : SL_WORK_MLP);
         if (st == SL_OK)
             st = sl_feed_forward(p, i);
     }
     if (st != SL_OK)
         return st;
     show_hidden(p, p->m->arch.n_layers);
+    begin_work(p, SL_WORK_HEAD);
     return n_logits ? head(p, n_logits) : SL_OK;
 }
 
@@ -116,6 +128,7 @@ sl_status sl_forward(sl_session *s, uint32_t start, const int32_t *ids, uint32_t
     sl_state_pass_begin(&s->state, n, again);
     st = walk(&p, ids, n_logits);
     sl_pass_end(m->stream);
+    begin_work(&p, SL_WORK_OTHER);
     sl_state_pass_end(&s->state, st == SL_OK ? start + n : SL_STATE_NONE);
     return st;
 }

@@ -132,4 +132,19 @@ typedef struct sl_eval {
  * complete chunk; a model with recurrent layers goes on from there as after a rewind. */
 sl_status sl_session_eval(sl_session *s, const sl_eval *e, sl_err *err);
 
+/* What the caller's thread is at: the marks of a trace of the model's stream (sl_stream_mark()). A
+ * session sets them; SAMPLING is what sl_eval.logits does, OTHER the embedding, and what happens
+ * between passes. */
+typedef enum sl_work {
+    SL_WORK_OTHER,
+    SL_WORK_ATTENTION,
+    SL_WORK_DELTA_NET,
+    SL_WORK_MLP,
+    SL_WORK_EXPERTS, /* with the router and the shared expert */
+    SL_WORK_HEAD,
+    SL_WORK_SAMPLING,
+    SL_WORKS
+} sl_work;
+extern const char *const sl_work_names[SL_WORKS]; /* "other", "attention", "delta_net", ... */
+
 #endif

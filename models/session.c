@@ -389,8 +389,11 @@ sl_status sl_session_eval(sl_session *s, const sl_eval *e, sl_err *err)
             break;
         s->length += c.n_new;
         done += c.n_new;
-        if (c.n_logits)
-            st = e->logits(e->ctx, s->length - c.n_logits, c.n_logits, s->logits);
+        if (!c.n_logits)
+            continue;
+        sl_stream_mark(s->model->stream, SL_WORK_SAMPLING);
+        st = e->logits(e->ctx, s->length - c.n_logits, c.n_logits, s->logits);
+        sl_stream_mark(s->model->stream, SL_WORK_OTHER);
     }
     return st;
 }

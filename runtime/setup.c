@@ -503,8 +503,15 @@ static const char *base_name(const char *path)
 static sl_status begin_trace(const sl_setup *s, const sl_options *o, sl_err *err)
 {
     const sl_price *p = &s->price;
-    return sl_stream_trace(sl_model_stream(s->model), o->trace, base_name(o->operand),
-                           sl_budget_charged(&p->budget) - p->stream.memory_bytes, err);
+    const sl_trace_options t = {.path = o->trace,
+                                .model = base_name(o->operand),
+                                .command = o->command,
+                                .before_ns = sl_now_ns() - sl_term_start_ns(),
+                                .marks = sl_work_names,
+                                .n_marks = SL_WORKS,
+                                .other_bytes =
+                                    sl_budget_charged(&p->budget) - p->stream.memory_bytes};
+    return sl_stream_trace(sl_model_stream(s->model), &t, err);
 }
 
 sl_status sl_setup_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl_err *err)

@@ -18,6 +18,7 @@ static struct {
     bool line_open;       /* a progress line stands without its newline */
     int out_errno;        /* first failure of stdout */
     volatile sig_atomic_t signal;
+    uint64_t start_ns;
 } term = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static const char RED[] = "\033[31m", YELLOW[] = "\033[33m", PLAIN[] = "\033[0m";
@@ -70,6 +71,7 @@ static void show_log(void *ctx, sl_log_level level, const char *text)
 
 void sl_term_init(bool quiet, bool verbose)
 {
+    term.start_ns = sl_now_ns();
     look_at_stderr();
     term.quiet = quiet;
     term.verbose = verbose;
@@ -79,6 +81,11 @@ void sl_term_init(bool quiet, bool verbose)
 bool sl_term_quiet(void)
 {
     return term.quiet;
+}
+
+uint64_t sl_term_start_ns(void)
+{
+    return term.start_ns;
 }
 
 unsigned sl_term_width(void)

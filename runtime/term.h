@@ -10,6 +10,8 @@
  * debug lines only when verbose; quiet hides all of them and sl_say(). */
 void sl_term_init(bool quiet, bool verbose);
 bool sl_term_quiet(void);
+/* When sl_term_init() was called: the start of the program. */
+uint64_t sl_term_start_ns(void);
 /* Columns of stderr; 80 when it is not a terminal. */
 unsigned sl_term_width(void);
 

@@ -20,6 +20,8 @@ typedef struct sl_read {
     /* The scheduler's. */
     uint32_t fetch, tries;
     bool first_stage, predicted;
+    uint8_t priority;     /* when it went out; an sl_priority */
+    uint64_t submit_ns;   /* likewise, if there is a log */
     uint64_t number;      /* counts all reads, from 1 */
     struct sl_read *next; /* of the list that it is in */
 } sl_read;

@@ -448,7 +448,12 @@ static sl_read *cut(sl_sched *s, sl_fetch *f, uint32_t len)
                    .fetch = (uint32_t)(f - s->fetches),
                    .first_stage = span->stage == 0,
                    .predicted = f->priority == SL_PREDICTED,
+                   .priority = f->priority,
                    .number = ++s->n_reads};
+    if (s->log) {
+        r->submit_ns = s->clock(s->ctx);
+        s->busy_from = s->in_flight_bytes ? s->busy_from : r->submit_ns;
+    }
     first_piece(s, f);
     f->in_flight++;
     f->first_in_flight += r->first_stage;
@@ -594,6 +599,24 @@ static bool first_stage_there(const sl_sched *s, const sl_fetch *f)
     return true;
 }
 
+static void note(sl_sched *s, const sl_fetch *f, const sl_read *r)
+{
+    sl_read_log *log = s->log;
+    const uint64_t now = s->clock(s->ctx), busy_ns = now - s->busy_from;
+    s->busy_from = now;
+    if (log->n == log->cap) {
+        log->lost++;
+        return;
+    }
+    log->note[log->n++] =
+        (sl_read_note){.submit_ns = r->submit_ns,
+                       .done_ns = now,
+                       .busy_ns = busy_ns,
+                       .bytes = r->done + (r->result > 0 ? (uint32_t)r->result : 0),
+                       .part = f->resident ? f->resident->part : UINT32_MAX,
+                       .priority = r->priority};
+}
+
 bool sl_sched_done(sl_sched *s, sl_read *r)
 {
     sl_fetch *f = &s->fetches[r->fetch];
@@ -604,6 +627,8 @@ bool sl_sched_done(sl_sched *s, sl_read *r)
         retry_add(s, r);
         return false;
     }
+    if (s->log)
+        note(s, f, r);
     s->in_flight_bytes -= r->len;
     s->predicted_in_flight -= r->predicted ? r->len : 0;
     f->first_in_flight -= r->first_stage;

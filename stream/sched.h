@@ -110,6 +110,22 @@ typedef struct sl_queue {
     uint32_t unit;
 } sl_queue;
 
+/* A read that came back, for a trace. */
+typedef struct sl_read_note {
+    uint64_t submit_ns, done_ns;
+    /* Of the time until done_ns, what no read before it was told: since the one before it came
+     * back, or since it went out when none was out then. Sums to the time in which any was out. */
+    uint64_t busy_ns;
+    uint32_t bytes, part; /* part UINT32_MAX: rows */
+    uint8_t priority;
+} sl_read_note;
+
+typedef struct sl_read_log {
+    sl_read_note *note;
+    uint32_t n, cap;
+    uint64_t lost; /* reads for which there was no room */
+} sl_read_log;
+
 typedef struct sl_sched {
     const sl_plan *plan;
     sl_stream_options o;
@@ -158,6 +174,8 @@ typedef struct sl_sched {
     uint64_t paid_until; /* disk_limit: when the bytes sent so far are paid for */
     bool starved;        /* the last sl_sched_next() found nothing to read */
     uint64_t n_reads;    /* counts them, for fault injection */
+    sl_read_log *log;    /* NULL, or where reads that come back are noted; the caller's */
+    uint64_t busy_from;  /* with a log: the time until then has been told */
     sl_stream_stats stats;
 } sl_sched;
 

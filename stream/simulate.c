@@ -441,6 +441,10 @@ static sl_status replay_event(simulator *s, const sl_trace_event *e, sl_simulati
         return set_uses(s, e, err);
     case SL_TRACE_GIVEN:
     case SL_TRACE_REST:
+    case SL_TRACE_MARK: /* these four do not come */
+    case SL_TRACE_READ:
+    case SL_TRACE_COUNTS:
+    case SL_TRACE_TOTALS:
     case SL_TRACE_OVER:
         break;
     }
@@ -450,7 +454,7 @@ static sl_status replay_event(simulator *s, const sl_trace_event *e, sl_simulati
 static sl_status replay(simulator *s, sl_simulation *out, sl_err *err)
 {
     sl_trace_event e;
-    sl_trace_rewind(s->trace);
+    sl_trace_rewind(s->trace, false);
     sl_status st = sl_trace_next(s->trace, &e, err);
     while (!st && e.kind != SL_TRACE_OVER) {
         st = replay_event(s, &e, out, err);
@@ -472,7 +476,7 @@ static sl_status collect(simulator *s, needs *n, uint64_t cap, uint64_t *count, 
 {
     sl_trace_event e;
     uint32_t request = 0;
-    sl_trace_rewind(s->trace);
+    sl_trace_rewind(s->trace, false);
     sl_status st = sl_trace_next(s->trace, &e, err);
     for (; !st && e.kind != SL_TRACE_OVER; st = sl_trace_next(s->trace, &e, err)) {
         for (uint32_t i = 0; e.kind == SL_TRACE_NEED && i < e.n && *count < cap; i++) {
@@ -612,6 +616,6 @@ sl_status sl_simulate(sl_trace *t, const sl_simulate_options *o, sl_simulation *
     if (!st && s->sched.pool.n)
         st = bound(s, out, err);
     close_all(s);
-    sl_trace_rewind(t);
+    sl_trace_rewind(t, false);
     return st;
 }

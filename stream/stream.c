@@ -47,7 +47,9 @@ struct sl_stream {
     bool needed;          /* the entered unit has said which on-demand parts */
     const void *step_ctx; /* of the step that wait_for() repeats */
     uint64_t wait_ns, waits;
-    sl_trace_writer *trace; /* NULL: none is written */
+    sl_trace_writer *trace;     /* NULL: none is written */
+    sl_stream_stats trace_from; /* when it began */
+    sl_pass_kind last_kind;
 };
 
 static const char *const io_names[] = {"auto", "direct", "mapped", "pread", "null"};
@@ -342,7 +344,7 @@ void sl_stream_close(sl_stream **sp)
     sl_stream *s = sp ? *sp : NULL;
     if (!s)
         return;
-    sl_trace_finish(&s->trace);
+    sl_stream_trace_end(s, NULL);
     engine_stop(s);
     sl_rows_close(&s->rows);
     sl_slab_close(&s->slab);
@@ -466,15 +468,75 @@ sl_status sl_stream_resize(sl_stream *s, uint64_t memory_bytes, uint64_t within_
 
 /* ---- the trace ---- */
 
-sl_status sl_stream_trace(sl_stream *s, const char *path, const char *model, uint64_t other_bytes,
-                          sl_err *err)
+static void trace_counts(sl_stream *s)
 {
-    const sl_trace_about about = {
-        .model = model, .other_bytes = other_bytes, .options = s->o, .wait_ns = &s->wait_ns};
+    sl_need_stats n;
+    for (uint32_t u = 0; s->sched.unit_stats && u < s->plan->n_units; u++) {
+        sl_stream_need_stats(s, u, &n);
+        if (n.needs || n.guesses)
+            sl_trace_counts(s->trace, u, &n);
+    }
+}
+
+sl_status sl_stream_trace(sl_stream *s, const sl_trace_options *o, sl_err *err)
+{
+    const sl_trace_about about = {.model = o->model,
+                                  .command = o->command,
+                                  .marks = o->marks,
+                                  .n_marks = o->n_marks,
+                                  .other_bytes = o->other_bytes,
+                                  .before_ns = o->before_ns,
+                                  .max_bytes = o->max_bytes,
+                                  .options = s->o,
+                                  .wait_ns = &s->wait_ns,
+                                  .told = o->told,
+                                  .ctx = o->ctx};
     if (s->trace || s->in_pass)
         return sl_fail(err, SL_EINVAL, "trace: %s",
                        s->trace ? "one is being written" : "a pass has begun");
-    return sl_trace_create(path, s->plan, &about, &s->trace, err);
+    sl_status st = sl_trace_create(o->path, s->plan, &about, &s->trace, err);
+    if (st)
+        return st;
+    sl_stream_stats_get(s, &s->trace_from);
+    pthread_mutex_lock(&s->lock);
+    s->sched.log = sl_trace_reads(s->trace, NULL);
+    s->sched.busy_from = sl_now_ns();
+    pthread_mutex_unlock(&s->lock);
+    trace_counts(s);
+    return SL_OK;
+}
+
+/* Ends what a function does under the lock: reads that came back go to the trace. */
+static void pass_unlock(sl_stream *s)
+{
+    if (s->trace)
+        s->sched.log = sl_trace_reads(s->trace, s->sched.log);
+    pthread_mutex_unlock(&s->lock);
+}
+
+sl_status sl_stream_trace_end(sl_stream *s, sl_err *err)
+{
+    sl_stream_stats now;
+    if (!s->trace)
+        return SL_OK;
+    sl_pass_end(s);
+    pthread_mutex_lock(&s->lock);
+    s->sched.log = sl_trace_reads(s->trace, s->sched.log);
+    s->sched.log = NULL;
+    pthread_mutex_unlock(&s->lock);
+    sl_stream_stats_get(s, &now);
+    now.bytes_read -= s->trace_from.bytes_read;
+    now.reads -= s->trace_from.reads;
+    now.io_cpu_ns -= s->trace_from.io_cpu_ns;
+    trace_counts(s);
+    sl_trace_totals(s->trace, &now);
+    return sl_trace_finish(&s->trace, err);
+}
+
+void sl_stream_mark(sl_stream *s, uint32_t mark)
+{
+    if (s->trace)
+        sl_trace_mark(s->trace, mark);
 }
 
 /* Before anything else, in every function that a trace tells of. */
@@ -489,6 +551,9 @@ static inline void trace_call(const sl_stream *s)
 sl_status sl_pass_begin(sl_stream *s, sl_pass_kind kind, uint32_t rows, uint32_t n_units,
                         sl_err *err)
 {
+    if (s->trace && s->sched.stats.passes && kind != s->last_kind)
+        trace_counts(s);
+    s->last_kind = kind;
     trace_call(s);
     if (s->in_pass || n_units > s->plan->n_units)
         return sl_fail(err, SL_EINVAL, "pass of %u units: %s", n_units,
@@ -496,7 +561,7 @@ sl_status sl_pass_begin(sl_stream *s, sl_pass_kind kind, uint32_t rows, uint32_t
     pthread_mutex_lock(&s->lock);
     sl_sched_pass_begin(&s->sched, kind, rows, n_units);
     kick(s);
-    pthread_mutex_unlock(&s->lock);
+    pass_unlock(s);
     s->in_pass = true;
     s->n_units = n_units;
     s->next_unit = 0;
@@ -514,7 +579,7 @@ void sl_pass_end(sl_stream *s)
     pthread_mutex_lock(&s->lock);
     sl_sched_pass_end(&s->sched);
     kick(s);
-    pthread_mutex_unlock(&s->lock);
+    pass_unlock(s);
     s->in_pass = false;
     s->entered = NO_UNIT;
     if (s->trace)
@@ -553,7 +618,7 @@ sl_status sl_unit_enter(sl_stream *s, uint32_t unit, sl_err *err)
                        unit, s->next_unit, s->n_units, s->in_pass ? "" : ", no pass has begun");
     pthread_mutex_lock(&s->lock);
     sl_status st = wait_for(s, enter_step, err);
-    pthread_mutex_unlock(&s->lock);
+    pass_unlock(s);
     if (st) {
         sl_pass_end(s);
         return st;
@@ -573,7 +638,7 @@ void sl_unit_leave(sl_stream *s, uint32_t unit)
     pthread_mutex_lock(&s->lock);
     sl_sched_leave(&s->sched, unit);
     kick(s);
-    pthread_mutex_unlock(&s->lock);
+    pass_unlock(s);
     s->entered = NO_UNIT;
     s->next_unit = unit + 1;
     if (s->trace)
@@ -615,7 +680,7 @@ sl_status sl_parts_need(sl_stream *s, const uint32_t *parts, const uint32_t *row
     pthread_mutex_lock(&s->lock);
     sl_sched_need(&s->sched, s->entered, parts, rows, n);
     kick(s);
-    pthread_mutex_unlock(&s->lock);
+    pass_unlock(s);
     s->needed = true;
     if (s->trace)
         sl_trace_need(s->trace, parts, rows, n);
@@ -643,7 +708,7 @@ sl_status sl_parts_next(sl_stream *s, uint32_t *parts, uint32_t max, uint32_t *n
     s->step_ctx = &w;
     sl_status st = wait_for(s, next_step, err);
     kick(s);
-    pthread_mutex_unlock(&s->lock);
+    pass_unlock(s);
     if (st)
         sl_pass_end(s);
     else if (s->trace)
@@ -665,7 +730,7 @@ sl_status sl_part_rest(sl_stream *s, uint32_t part, sl_err *err)
     pthread_mutex_lock(&s->lock);
     s->step_ctx = &part;
     sl_status st = wait_for(s, rest_step, err);
-    pthread_mutex_unlock(&s->lock);
+    pass_unlock(s);
     if (st)
         sl_pass_end(s);
     else if (s->trace)
@@ -685,7 +750,7 @@ void sl_parts_hint(sl_stream *s, const uint32_t *parts, uint32_t n)
     pthread_mutex_lock(&s->lock);
     sl_sched_hint(&s->sched, parts, n);
     kick(s);
-    pthread_mutex_unlock(&s->lock);
+    pass_unlock(s);
     if (s->trace)
         sl_trace_hint(s->trace, parts, n);
 }
@@ -711,7 +776,7 @@ static sl_status rows_fetch(void *ctx, const sl_span *spans, uint32_t n, uint8_t
     pthread_mutex_lock(&s->lock);
     sl_sched_rows_start(&s->sched, spans, n, base);
     sl_status st = wait_for(s, rows_step, err);
-    pthread_mutex_unlock(&s->lock);
+    pass_unlock(s);
     return st;
 }
 

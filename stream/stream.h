@@ -131,11 +131,28 @@ const char *sl_stream_refused(const sl_stream *s);
  * the system sends when a mapped file was cut short: may be called from one. */
 const char *sl_stream_mapped_path(const sl_stream *s, const void *address);
 
-/* Keeps a trace of all passes from here on (trace.h), in path when the stream is closed. model: a
- * name to tell; other_bytes: of the budget that memory_bytes came from, what went to others (0: not
- * known). A disk that fills up later is a warning, and the run goes on. Takes SL_TRACE_MEMORY. */
-sl_status sl_stream_trace(sl_stream *s, const char *path, const char *model, uint64_t other_bytes,
-                          sl_err *err);
+/* Keeps a trace of all passes from here on (trace.h). A disk that fills up later is a warning, and
+ * the run goes on. Takes SL_TRACE_MEMORY. */
+struct sl_trace_event;
+typedef struct sl_trace_options {
+    const char *path;            /* where it is when it has ended; NULL: no file */
+    const char *model, *command; /* names to tell */
+    uint64_t other_bytes;        /* of the budget that memory_bytes came from, what went to others;
+                                    0: not known */
+    uint64_t before_ns;          /* from the start of the program until now */
+    uint64_t max_bytes;          /* the file ends when it has so many; 0: any length */
+    const char *const *marks;    /* names of the marks, n_marks of them; 0: one, "other" */
+    uint32_t n_marks;
+    /* NULL, or told of each event by the pass's thread, the file's end or not. */
+    void (*told)(void *ctx, const struct sl_trace_event *e);
+    void *ctx;
+} sl_trace_options;
+sl_status sl_stream_trace(sl_stream *s, const sl_trace_options *o, sl_err *err);
+/* Ends it now instead of at close. Not SL_OK: there is no file, and err says why. */
+sl_status sl_stream_trace_end(sl_stream *s, sl_err *err);
+/* The pass (or what comes between passes) computes something else from here on: an index of the
+ * trace's marks, 0 at first. Nothing without a trace. */
+void sl_stream_mark(sl_stream *s, uint32_t mark);
 
 /* A pass enters units 0 .. n_units-1, one after the other (fewer than the plan's when the head is
  * not wanted). Reads run ahead in that order and across the end: the next pass is taken to start at

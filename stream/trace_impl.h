@@ -22,7 +22,8 @@ enum {
     SL_TRACE_UNIT,
     SL_TRACE_PART,
     SL_TRACE_TABLE,
-    SL_TRACE_PLANNED
+    SL_TRACE_PLANNED,
+    SL_TRACE_MARK_NAME
 };
 
 #endif

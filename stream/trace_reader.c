@@ -27,7 +27,8 @@ struct sl_trace {
     bool bad;  /* a record ran past its block, or a number is none */
     bool over; /* the empty block has come */
 
-    char *model;
+    char *model, *command;
+    char *mark[SL_TRACE_MARKS];
     sl_trace_about about;
     sl_file *files; /* of the plan: sizes alone */
     uint32_t n_files;
@@ -38,6 +39,12 @@ struct sl_trace {
     uint32_t list_cap;
     /* where the pass is */
     uint64_t n_events;
+    bool details;
+    uint64_t carried_ns; /* computed before a MARK that is not shown */
+    uint64_t waited_ns;  /* since the last pass's end */
+    uint64_t read_ns;    /* when the last read came back */
+    sl_need_stats counts;
+    sl_stream_stats totals;
     bool begun, in_pass, needed; /* begun: a pass has */
     sl_pass_kind pass;
     uint32_t pass_rows, n_units, next_unit, entered;
@@ -189,15 +196,20 @@ static void get_options(sl_trace *t, uint64_t *align)
     o->max_row_batch = get32(t, SL_TRACE_MAX_ROWS);
     if (t->version >= 2)
         o->pool_bytes = get(t, MOST_BYTES);
+    if (t->version < 3)
+        return;
+    t->command = get_text(t);
+    t->about.command = t->command;
+    t->about.before_ns = get(t, SL_TRACE_MOST_NS);
 }
 
 static sl_status get_about(sl_trace *t, uint64_t *align, sl_err *err)
 {
     t->bad |= get_byte(t) != SL_TRACE_ABOUT;
     t->model = get_text(t);
-    if (!t->bad && !t->model)
-        return sl_fail(err, SL_ENOMEM, "%s: out of memory", t->file->path);
     get_options(t, align);
+    if (!t->bad && (!t->model || (t->version > 2 && !t->command)))
+        return sl_fail(err, SL_ENOMEM, "%s: out of memory", t->file->path);
     t->about.model = t->model;
     return t->bad ? damaged(t, "its first record is not one", err) : SL_OK;
 }
@@ -268,8 +280,20 @@ static void get_unit(sl_trace *t)
     free(name);
 }
 
+static void get_mark(sl_trace *t)
+{
+    if (t->about.n_marks == SL_TRACE_MARKS)
+        t->bad = true;
+    else
+        t->mark[t->about.n_marks] = get_text(t);
+    if (!t->bad && !t->mark[t->about.n_marks])
+        sl_fail(&t->plan->err, SL_ENOMEM, "out of memory");
+    t->about.n_marks += !t->bad;
+}
+
 static sl_status get_plan(sl_trace *t, sl_err *err)
 {
+    t->about.marks = (const char *const *)t->mark;
     for (;;) {
         sl_status st = t->at == t->len ? next_block(t, err) : SL_OK;
         if (st)
@@ -277,7 +301,7 @@ static sl_status get_plan(sl_trace *t, sl_err *err)
         if (t->over)
             return damaged(t, "its plan has no end", err);
         const uint8_t kind = get_byte(t);
-        if (kind == SL_TRACE_PLANNED)
+        if (kind == SL_TRACE_PLANNED && (t->about.n_marks || t->version < 3))
             return SL_OK;
         if (kind == SL_TRACE_UNIT)
             get_unit(t);
@@ -285,6 +309,8 @@ static sl_status get_plan(sl_trace *t, sl_err *err)
             get_part(t);
         else if (kind == SL_TRACE_TABLE)
             get_table(t);
+        else if (kind == SL_TRACE_MARK_NAME && t->version > 2)
+            get_mark(t);
         else
             t->bad = true;
         if (t->plan->err.code == SL_ENOMEM)
@@ -325,6 +351,8 @@ static bool get_list(sl_trace *t, sl_trace_event *e, uint32_t limit)
 
 static bool take_pass(sl_trace *t, sl_trace_event *e)
 {
+    if (t->version > 2)
+        e->at_ns = get(t, SL_TRACE_MOST_NS);
     t->pass = (sl_pass_kind)get(t, SL_PASS_VERIFY);
     t->pass_rows = get32(t, SL_TRACE_MAX_ROWS);
     e->n_units = t->n_units = get32(t, t->plan->n_units);
@@ -357,6 +385,7 @@ static bool take_need(sl_trace *t, sl_trace_event *e)
 static bool take_given(sl_trace *t, sl_trace_event *e)
 {
     e->max = get32(t, UINT32_MAX);
+    e->unit = t->entered;
     if (!t->needed || !get_list(t, e, t->plan->n_parts) || e->n > e->max)
         return false;
     for (uint32_t i = 0; i < e->n; i++) {
@@ -370,6 +399,7 @@ static bool take_given(sl_trace *t, sl_trace_event *e)
 static bool take_rest(sl_trace *t, sl_trace_event *e)
 {
     e->part = get32(t, UINT32_MAX);
+    e->unit = t->entered;
     return !t->bad && t->in_pass && e->part < t->plan->n_parts && t->state[e->part] == GIVEN;
 }
 
@@ -423,13 +453,58 @@ static bool take_leave(sl_trace *t, sl_trace_event *e)
 
 static bool take_end(sl_trace *t, sl_trace_event *e)
 {
-    e->wait_ns = get(t, SL_TRACE_MOST_NS);
+    e->wait_ns = t->version > 2 ? t->waited_ns : get(t, SL_TRACE_MOST_NS);
+    t->waited_ns = 0;
     if (!t->in_pass)
         return false;
     t->in_pass = false;
     t->entered = NO_UNIT;
     forget_wanted(t);
     return true;
+}
+
+static bool take_mark(sl_trace *t, sl_trace_event *e)
+{
+    e->mark = get32(t, UINT32_MAX);
+    return e->mark < t->about.n_marks;
+}
+
+static bool take_read(sl_trace *t, sl_trace_event *e)
+{
+    sl_read_note *r = &e->read;
+    t->read_ns += get(t, SL_TRACE_MOST_NS);
+    r->done_ns = t->read_ns;
+    const uint64_t took = get(t, SL_TRACE_MOST_NS);
+    r->submit_ns = took < r->done_ns ? r->done_ns - took : 0;
+    r->busy_ns = get(t, SL_TRACE_MOST_NS);
+    r->bytes = get32(t, UINT32_MAX);
+    r->priority = (uint8_t)get(t, SL_PRIORITIES - 1);
+    r->part = get32(t, t->plan->n_parts) - 1;
+    return t->read_ns <= SL_TRACE_MOST_NS && took <= r->done_ns && r->busy_ns <= r->done_ns;
+}
+
+static bool take_counts(sl_trace *t, sl_trace_event *e)
+{
+    sl_need_stats *n = &t->counts;
+    uint64_t *const field[] = {&n->needs,         &n->hits,        &n->miss_bytes,   &n->guesses,
+                               &n->guesses_right, &n->hints,       &n->hints_useful, &n->hints_late,
+                               &n->hint_bytes,    &n->wasted_bytes};
+    e->unit = get32(t, UINT32_MAX);
+    for (uint32_t i = 0; i < sizeof field / sizeof *field; i++)
+        *field[i] = get(t, (uint64_t)1 << 60);
+    e->counts = n;
+    return e->unit < t->plan->n_units;
+}
+
+static bool take_totals(sl_trace *t, sl_trace_event *e)
+{
+    e->at_ns = get(t, SL_TRACE_MOST_NS);
+    t->totals.bytes_read = get(t, (uint64_t)1 << 60);
+    t->totals.reads = get(t, (uint64_t)1 << 60);
+    t->totals.io_cpu_ns = get(t, SL_TRACE_MOST_NS);
+    e->lost = get(t, (uint64_t)1 << 60);
+    e->totals = &t->totals;
+    return !t->in_pass;
 }
 
 static bool take_event(sl_trace *t, sl_trace_event *e)
@@ -455,13 +530,37 @@ static bool take_event(sl_trace *t, sl_trace_event *e)
         return take_end(t, e);
     case SL_TRACE_USES:
         return take_uses(t, e);
+    case SL_TRACE_MARK:
+        return t->version > 2 && take_mark(t, e);
+    case SL_TRACE_READ:
+        return t->version > 2 && take_read(t, e);
+    case SL_TRACE_COUNTS:
+        return t->version > 2 && take_counts(t, e);
+    case SL_TRACE_TOTALS:
+        return t->version > 2 && take_totals(t, e);
     case SL_TRACE_OVER:
         break;
     }
     return false;
 }
 
-sl_status sl_trace_next(sl_trace *t, sl_trace_event *e, sl_err *err)
+static bool is_detail(sl_trace_kind kind)
+{
+    return kind >= SL_TRACE_MARK && kind <= SL_TRACE_TOTALS;
+}
+
+/* The others have no time. */
+static bool get_times(sl_trace *t, sl_trace_event *e)
+{
+    if (e->kind >= SL_TRACE_READ && e->kind <= SL_TRACE_TOTALS)
+        return !t->bad;
+    e->compute_ns = get(t, SL_TRACE_MOST_NS);
+    e->waited_ns = t->version > 2 ? get(t, SL_TRACE_MOST_NS) : 0;
+    t->waited_ns += e->waited_ns;
+    return !t->bad;
+}
+
+static sl_status next_event(sl_trace *t, sl_trace_event *e, sl_err *err)
 {
     *e = (sl_trace_event){.kind = SL_TRACE_OVER};
     sl_status st = t->at == t->len && !t->over ? next_block(t, err) : SL_OK;
@@ -470,8 +569,7 @@ sl_status sl_trace_next(sl_trace *t, sl_trace_event *e, sl_err *err)
     if (t->over)
         return t->in_pass ? damaged(t, "its last pass has no end", err) : SL_OK;
     e->kind = (sl_trace_kind)get_byte(t);
-    e->compute_ns = get(t, SL_TRACE_MOST_NS);
-    if (!take_event(t, e) || t->bad)
+    if (!get_times(t, e) || !take_event(t, e) || t->bad)
         return damaged(t, "an event does not fit where it stands", err);
     e->pass = t->pass;
     e->pass_rows = t->pass_rows;
@@ -479,8 +577,21 @@ sl_status sl_trace_next(sl_trace *t, sl_trace_event *e, sl_err *err)
     return SL_OK;
 }
 
-void sl_trace_rewind(sl_trace *t)
+sl_status sl_trace_next(sl_trace *t, sl_trace_event *e, sl_err *err)
 {
+    sl_status st;
+    while (!(st = next_event(t, e, err)) && !t->details && is_detail(e->kind)) {
+        t->carried_ns += e->compute_ns;
+    }
+    e->compute_ns += t->carried_ns;
+    t->carried_ns = 0;
+    return st;
+}
+
+void sl_trace_rewind(sl_trace *t, bool details)
+{
+    t->details = details;
+    t->carried_ns = t->waited_ns = t->read_ns = 0;
     /* The block that holds the first event may hold the end of the plan as well. */
     t->offset = t->first_offset;
     t->len = t->at = 0;
@@ -584,7 +695,7 @@ static sl_status open_all(sl_trace *t, sl_err *err)
     t->first_at = t->at;
     t->entered = NO_UNIT;
     st = walk(t, err);
-    sl_trace_rewind(t);
+    sl_trace_rewind(t, false);
     return st;
 }
 
@@ -612,6 +723,9 @@ void sl_trace_close(sl_trace **tp)
     sl_file_close(&t->file);
     free(t->files);
     free(t->model);
+    free(t->command);
+    for (int i = 0; i < SL_TRACE_MARKS; i++)
+        free(t->mark[i]);
     free(t->block);
     free(t->packed);
     free(t->item);
@@ -625,6 +739,11 @@ void sl_trace_close(sl_trace **tp)
 const sl_plan *sl_trace_plan(const sl_trace *t)
 {
     return t->plan;
+}
+
+uint32_t sl_trace_version(const sl_trace *t)
+{
+    return t->version;
 }
 
 const sl_trace_about *sl_trace_about_of(const sl_trace *t)

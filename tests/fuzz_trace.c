@@ -1,9 +1,11 @@
-/* Traces: any bytes as a file, or (when they begin with 'R') as the records of its only block, with
- * the number of events in front. What opens is replayed. */
+/* Traces: any bytes as a file, or (when they begin with 'R'; 'S': of the first version) as the
+ * records of its only block, with the number of events in front. What opens is replayed, and its
+ * profile taken. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "../stream/compress.h"
+#include "../stream/profile.h"
 #include "../stream/simulate.h"
 #include "../stream/trace_impl.h"
 #include "lib_fuzz.h"
@@ -26,7 +28,7 @@ static void file_of_records(const uint8_t *data, size_t size, char path[FUZZ_PAT
     if (!c && !(c = sl_compressor_new(MOST_RECORDS)))
         abort();
     memcpy(out, SL_TRACE_MAGIC, SL_TRACE_MAGIC_LEN);
-    put(out + SL_TRACE_MAGIC_LEN, SL_TRACE_VERSION, 4);
+    put(out + SL_TRACE_MAGIC_LEN, data[0] == 'S' ? 1 : SL_TRACE_VERSION, 4);
     const uint64_t packed = sl_compressor_pack(c, data + 3, n, at + SL_TRACE_BLOCK_HEAD);
     put(at, n, 4);
     put(at + 4, packed, 4);
@@ -61,12 +63,23 @@ static void replay(sl_trace *t)
         abort();
 }
 
+static void profile(sl_trace *t)
+{
+    sl_profile *p = sl_profile_new(sl_trace_plan(t), sl_trace_about_of(t)->before_ns, NULL);
+    sl_err err = {0};
+    if (!p || (sl_profile_take_all(p, t, UINT64_MAX, &err) != SL_OK))
+        abort();
+    if (sl_profile_sums_of(p)->passes != sl_trace_sums_of(t)->passes)
+        abort();
+    sl_profile_free(&p);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char path[FUZZ_PATH];
     sl_trace *t;
     sl_err err = {0};
-    if (size > 3 && size < MOST_RECORDS && data[0] == 'R')
+    if (size > 3 && size < MOST_RECORDS && (data[0] == 'R' || data[0] == 'S'))
         file_of_records(data, size, path);
     else
         fuzz_file("x.trace", data, size, path);
@@ -75,6 +88,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
     } else if (small(t)) {
         replay(t);
+        profile(t);
     }
     sl_trace_close(&t);
     return 0;

@@ -73,7 +73,7 @@ static sl_trace *reopen(sl_trace_writer *w)
 {
     sl_trace *t = NULL;
     sl_err err = {0};
-    sl_trace_finish(&w);
+    CHECK(sl_trace_finish(&w, &err) == SL_OK, "%s", err.text);
     CHECK(sl_trace_open(trace_path(), &t, &err) == SL_OK, "%s", err.text);
     return t;
 }
@@ -227,7 +227,8 @@ static sl_stream_stats run(const fixture *x, const uint32_t *first, const sl_str
     sl_err err = {0};
     if (!CHECK(sl_stream_open(x->plan, o, &s, &err) == SL_OK, "%s", err.text))
         return stats;
-    CHECK(sl_stream_trace(s, trace_path(), "m", 0, &err) == SL_OK, "%s", err.text);
+    const sl_trace_options t = {.path = trace_path(), .model = "m"};
+    CHECK(sl_stream_trace(s, &t, &err) == SL_OK, "%s", err.text);
     float use[UNITS * PER_UNIT];
     for (uint32_t i = 0; i < UNITS * PER_UNIT; i++)
         use[i] = (float)(test_random(&seed) % 100) / 20 - 2;

@@ -194,8 +194,9 @@ static void round_trip(const fixture *x, const uint32_t *first, const char *path
     test_case("what a stream was asked for comes back");
     sl_stream *s = open_stream(x, 300000);
     unlink(path);
-    CHECK(sl_stream_trace(s, path, "some model", 12345, &err) == SL_OK, "%s", err.text);
-    CHECK(sl_stream_trace(s, path, "again", 0, NULL) == SL_EINVAL);
+    const sl_trace_options o = {.path = path, .model = "some model", .other_bytes = 12345};
+    CHECK(sl_stream_trace(s, &o, &err) == SL_OK, "%s", err.text);
+    CHECK(sl_stream_trace(s, &o, NULL) == SL_EINVAL);
     float use[UNITS * PER_UNIT];
     for (uint32_t i = 0; i < UNITS * PER_UNIT; i++)
         use[i] = i % 3 ? -0.5f * (float)i : -INFINITY;
@@ -214,7 +215,7 @@ static void round_trip(const fixture *x, const uint32_t *first, const char *path
     same_plan(x->plan, sl_trace_plan(t));
     CHECK(sl_trace_sums_of(t)->events == w.n && sl_trace_sums_of(t)->prefill.rows == 300 &&
           sl_trace_sums_of(t)->decode.rows == 5);
-    for (uint32_t round = 0; round < 2; round++, sl_trace_rewind(t)) {
+    for (uint32_t round = 0; round < 2; round++, sl_trace_rewind(t, false)) {
         uint32_t i = 0;
         for (; i < w.n && sl_trace_next(t, &e, &err) == SL_OK; i++)
             if (!CHECK(same_event(&e, &w.list[i]), "event %u, kind %d, expected %d", i, e.kind,
@@ -257,7 +258,7 @@ static bool same_events(sl_trace *a, sl_trace *b)
             if (x.item[i] != y.item[i])
                 return false;
     } while (x.kind != SL_TRACE_OVER);
-    sl_trace_rewind(b);
+    sl_trace_rewind(b, false);
     return true;
 }
 
@@ -293,13 +294,13 @@ static void bad_files(const char *path)
     test_case("foreign, newer, longer");
     write_file(bad, "GGUF and more bytes", 19);
     refused(bad, SL_EFORMAT, "is not a trace");
-    data[8] = 3;
+    data[8] = 4;
     write_file(bad, data, len);
-    refused(bad, SL_EUNSUPPORTED, "version 3; this program reads versions 1 to 2");
-    data[8] = 1; /* then its first record is too long */
-    write_file(bad, data, len);
-    refused(bad, SL_EFORMAT, "");
-    data[8] = 2;
+    refused(bad, SL_EUNSUPPORTED, "version 4; this program reads versions 1 to 3");
+    for (data[8] = 1; data[8] < 3; data[8]++) { /* then its first record is too long */
+        write_file(bad, data, len);
+        refused(bad, SL_EFORMAT, "");
+    }
     write_file(bad, data, len + 1); /* the NUL behind it */
     refused(bad, SL_EFORMAT, "bytes behind its end");
     refused("/no/such/file", SL_EIO, "No such file");
@@ -325,7 +326,8 @@ static void full_disk(const fixture *x, const uint32_t *first)
     logged[0] = 0;
     w.n = 0;
     setrlimit(RLIMIT_FSIZE, &little);
-    CHECK(sl_stream_trace(s, path, "m", 0, &err) == SL_OK, "%s", err.text);
+    sl_trace_options o = {.path = path, .model = "m"};
+    CHECK(sl_stream_trace(s, &o, &err) == SL_OK, "%s", err.text);
     run_passes(x, s, first, 4, &w);
     sl_stream_close(&s);
     setrlimit(RLIMIT_FSIZE, &was);
@@ -333,7 +335,8 @@ static void full_disk(const fixture *x, const uint32_t *first)
           "logged: %s", logged);
     CHECK(access(path, F_OK) != 0);
     s = open_stream(x, 0);
-    CHECK(sl_stream_trace(s, "/no/such/folder/t", "m", 0, &err) == SL_EIO);
+    o.path = "/no/such/folder/t";
+    CHECK(sl_stream_trace(s, &o, &err) == SL_EIO);
     sl_stream_close(&s);
 }
 
@@ -366,7 +369,7 @@ static void many_blocks(const fixture *x, const char *path)
         sl_trace_call(w);
         sl_trace_end(w);
     }
-    sl_trace_finish(&w);
+    CHECK(sl_trace_finish(&w, &err) == SL_OK, "%s", err.text);
     CHECK(!w && sl_trace_open(path, &t, &err) == SL_OK, "%s", err.text);
     CHECK(t && sl_trace_sums_of(t)->events == 300000 && sl_trace_sums_of(t)->passes == 60000);
     sl_trace_close(&t);
