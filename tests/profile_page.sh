@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# What this proves: the page of a profile works in a browser, from disk, wide and narrow: no errors, the figures are
-# those of the document, the timeline is drawn and follows wheel, pointer and keys, tips tell the event that is there,
-# and names that try to be markup stay text.
+# What this proves: the page of a profile works in a browser, from disk, wide and narrow (500 pixels are the least that
+# Chromium opens here): no errors, the figures are those of the document, the timeline is drawn and follows wheel, pointer and
+# keys, tips tell the event that is there, and names that try to be markup stay text.
 # test: plain timeout=120
 set -u
 cd "$(dirname "$0")/.." || exit 2
@@ -38,5 +38,5 @@ look demo "$demo" 1280
 # Names that would end the element, start one, or close a quoted attribute.
 hostile='<\/script><script>owned=1<\/script><img src=x onerror=owned=1>\\"'"'"'\&amp;<!--\\u2028\&#x202e;'
 sed -e "s|demo-Q4_K_M.gguf|$hostile|g; s|\"blk\.|\"$hostile|g" "$demo" >"$work/hostile.json"
-look hostile "$work/hostile.json" 400
+look hostile "$work/hostile.json" 500
 exit $failed

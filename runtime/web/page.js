@@ -2,7 +2,7 @@
 /* What the page is made of: numbers as text, elements, tips, bars, tables, strips of columns.
  * Strings reach the page as text nodes and attributes, never as markup. */
 
-/* ---- text: sizes and times as the program prints them (runtime/report.c), and microseconds ---- */
+/* ---- text: sizes and times as the program prints them (runtime/report.c) ---- */
 const GAP = '\u00a0';
 
 function bytes(n) {
@@ -39,7 +39,7 @@ const same = (text) => text;
 const sum = (list, of) => list.reduce((all, item) => all + (of(item) || 0), 0);
 const known = (value) => value !== null && value !== undefined;
 
-/* ---- elements --------------------------------------------------------------------------------- */
+/* ---- elements ---- */
 const $ = (id) => document.getElementById(id);
 
 /* A child that is null is left out, an attribute too. */
@@ -79,7 +79,7 @@ function hideTip() {
     $('tip').hidden = true;
 }
 
-/* ---- bars ------------------------------------------------------------------------------------- */
+/* ---- bars ---- */
 /* Parts: [colour, name, amount]. all: what the full width stands for; limit: a mark, or 0. */
 function stack(parts, all, show, limit = 0) {
     const piece = ([colour, name, amount]) => html('span', {
@@ -92,7 +92,7 @@ function stack(parts, all, show, limit = 0) {
         limit > 0 ? mark : null);
 }
 
-/* ---- tables ----------------------------------------------------------------------------------- */
+/* ---- tables ---- */
 /* Columns: {name, of(row), show(value), about}; show gives a text or a list of nodes. A value that
  * is not known leaves its cell empty. */
 function cells(columns, row) {
@@ -136,7 +136,7 @@ function sortedTable(caption, columns, rows, first) {
     return {element, rows: elements};
 }
 
-/* ---- strips of columns ------------------------------------------------------------------------ */
+/* ---- strips of columns ---- */
 const STRIP_HEIGHT = 84;
 
 /* The least 1, 2 or 5 times a power of 10 that is not below x. */
@@ -182,7 +182,7 @@ function drawStrip(figure, o) {
         ...grid, ...columnPaths(o, step, y), o.limit ? limit : null, here);
     listenStrip(picture, here, o);
     figure.replaceChildren(html('figcaption', {}, html('b', {}, o.title),
-        ` ${o.more || ''} (top line: ${o.show(most)})`), picture,
+        ` up to ${o.show(most)} ${o.more || ''}`), picture,
     html('div', {class: 'ends'}, ...o.ends.map((end) => html('span', {}, end))));
 }
 
@@ -207,7 +207,8 @@ function listenStrip(picture, here, o) {
 }
 
 /* A strip of o.n columns under each other's series: {title, more, n, series: [{colour(i), of(i)}],
- * limit: a line or nothing, most: of the scale, ends: texts, show(value), describe(i): a tip, choose(i)}. */
+ * limit: a line or nothing, most: of the scale, ends: texts, show(value), describe(i): a tip,
+ * choose(i)}. */
 function strip(host, o) {
     const figure = html('figure', {});
     host.append(figure);

@@ -17,7 +17,8 @@ const unitName = (u) => (doc.units[u] ? doc.units[u].name : 'between passes');
 function phaseOf(kind) {
     const list = doc.phases.filter((phase) => phase.kind === kind);
     const whole = {kind, tokens: sum(list, (phase) => phase.rows), n: list.length};
-    for (const name of ['seconds', 'wait_s', 'compute_s', 'busy_s', 'bytes_read', 'bound_s'])
+    for (const name of ['passes', 'seconds', 'wait_s', 'compute_s', 'busy_s', 'bytes_read',
+        'bound_s'])
         whole[name] = sum(list, (phase) => phase[name]);
     return whole.tokens && whole.seconds > 0 ? whole : null;
 }
@@ -25,7 +26,7 @@ const decode = phaseOf('decode');
 const prefill = phaseOf('prefill');
 const central = decode || prefill;
 
-/* ---- head ------------------------------------------------------------------------------------- */
+/* ---- head ---- */
 /* [what, figure, more]. */
 function figures() {
     const list = [];
@@ -35,12 +36,12 @@ function figures() {
             `${count(phase.tokens)} tokens in ${seconds(phase.seconds)}`]);
     }
     if (central) {
-        const {tokens} = central;
+        const per = (name) => seconds(central[name] / central.tokens);
         list.push(['Share of the bound', percent(central.bound_s / central.seconds),
-            `at the least ${seconds(central.bound_s / tokens)} per token`]);
+            `at the least ${per('bound_s')} per token`]);
         list.push(['Waiting', percent(central.wait_s / central.seconds),
-            `${seconds(central.wait_s / tokens)} of ${seconds(central.seconds / tokens)} per token`]);
-        list.push(['Read per token', bytes(central.bytes_read / tokens),
+            `${per('wait_s')} of ${per('seconds')} per token`]);
+        list.push(['Read per token', bytes(central.bytes_read / central.tokens),
             central.busy_s ? `at ${rate(central.bytes_read / central.busy_s)}` : '']);
     }
     const needs = sum(doc.parts, (part) => part[2]);
@@ -66,7 +67,7 @@ function drawHead() {
         html('dt', {}, what), html('dd', {}, figure), html('dd', {class: 'quiet'}, more))));
 }
 
-/* ---- timeline --------------------------------------------------------------------------------- */
+/* ---- timeline ---- */
 function eventTip(title, event, lines) {
     return [title, ['from', moment(event[0])], ...lines];
 }
@@ -76,7 +77,8 @@ function passLane() {
     return makeLane({
         name: 'pass', events: doc.timeline.passes, height: 16, end: (pass) => pass[1],
         colour: (pass) => (pass[2] === 'decode' ? 'decode' : 'prefill'), label: name,
-        tip: (pass) => eventTip(`pass: ${name(pass)}`, pass, [['took', seconds(pass[1] - pass[0])]]),
+        tip: (pass) =>
+            eventTip(`pass: ${name(pass)}`, pass, [['took', seconds(pass[1] - pass[0])]]),
     });
 }
 
@@ -104,7 +106,8 @@ function waitLane() {
 function readLane(name, number) {
     const colour = name in CLASSES ? name : 'other';
     return makeLane({
-        name: `read ${name}`, title: `Reads: ${name}`, deep: true, end: (event) => event[1], colour: () => colour,
+        name: `read ${name}`, title: `Reads: ${name}`, more: CLASSES[name], deep: true,
+        end: (event) => event[1], colour: () => colour,
         events: doc.timeline.reads.filter((event) => event[3] === number),
         size: (event) => event[2], part: (event) => `${event[4]} ${event[5]}`,
         tip: (event) => eventTip(`reading for ${unitName(event[4])}`, event, [
@@ -132,35 +135,35 @@ function drawTimelineSection() {
     $('timeline-section').hidden = false;
     $('cut').hidden = complete;
     const used = new Set(compute.map((event) => event[3]));
-    const shown = kinds.filter((_, kind) => used.has(kind)).map((kind) => [colourOf(kind), nameOf(kind)]);
+    const shown = kinds.filter((_, kind) => used.has(kind))
+        .map((kind) => [colourOf(kind), nameOf(kind)]);
     const reads = classes.map(readLane).filter((lane) => lane.events.length);
-    const meanings = classes.filter((name) => name in CLASSES)
-        .map((name) => [name, `${name} read: ${CLASSES[name]}`]);
-    $('timeline-legend').append(legend([...shown, ['wait', 'waiting'], ...meanings]));
+    $('timeline-legend').append(legend([...shown, ['wait', 'waiting']]));
     startTimeline([passLane(), computeLane(), waitLane(), ...reads], passes, firstView());
 }
 
-/* ---- where the time goes ---------------------------------------------------------------------- */
+/* ---- where the time goes ---- */
 function drawTime() {
-    const rows = Object.entries(doc.categories).map(([kind, s]) => ({kind, s, held: doc.waits[kind]}))
-        .filter((row) => row.s > 0);
+    const rows = Object.entries(doc.categories)
+        .map(([kind, s]) => ({kind, s, held: doc.waits[kind]})).filter((row) => row.s > 0);
     const whole = sum(rows, (row) => row.s);
+    const named = (kind) => [swatch(colourOf(kind)), nameOf(kind)];
     $('time').append(
         stack(rows.map((row) => [colourOf(row.kind), nameOf(row.kind), row.s]), whole, seconds),
         plainTable(`the whole run, ${seconds(doc.wall_s)}`, [
-            {name: '', of: (row) => row.kind, show: (kind) => [swatch(colourOf(kind)), nameOf(kind)]},
+            {name: '', of: (row) => row.kind, show: named},
             {name: 'time', of: (row) => row.s, show: seconds},
             {name: 'share', of: (row) => row.s / whole, show: percent},
             {name: 'held up by reads', of: (row) => row.held, show: seconds},
         ], rows));
 }
 
-/* ---- disk, computing, bound ------------------------------------------------------------------- */
+/* ---- disk, computing, bound ---- */
 function boundRows(phase) {
     const per = phase.kind === 'decode' ? phase.tokens : 1;
     const widest = Math.max(phase.seconds, phase.busy_s);
-    const row = (what, ...parts) => {
-        const all = sum(parts, ([, , amount]) => amount);
+    const rest = phase.seconds - phase.compute_s - phase.wait_s;
+    const row = (what, all, ...parts) => {
         const bar = stack(parts.map(([colour, name, amount]) => [colour, name, amount / per]),
             widest / per, seconds, phase.bound_s / per);
         return html('tr', {}, html('td', {}, what), html('td', {}, seconds(all / per)),
@@ -168,9 +171,10 @@ function boundRows(phase) {
     };
     const compute = ['compute', 'computing', phase.compute_s];
     return [
-        row('it took', compute, ['wait', 'waiting', phase.wait_s]),
-        row('computing', compute),
-        row('the disk was busy', ['disk', 'disk', phase.busy_s]),
+        row('it took', phase.seconds, compute, ['wait', 'waiting', phase.wait_s],
+            ['other', 'other', rest]),
+        row('computing', phase.compute_s, compute),
+        row('the disk was busy', phase.busy_s, ['disk', 'disk', phase.busy_s]),
     ];
 }
 
@@ -180,8 +184,9 @@ function drawBound() {
             : `Prefill of ${count(phase.tokens)} tokens`;
         $('bound').append(html('h3', {}, title),
             html('table', {}, html('tbody', {}, ...boundRows(phase))),
-            html('p', {class: 'quiet'}, `The line is the bound: had reading and computing overlapped`
-                + ` completely. ${percent(phase.bound_s / phase.seconds)} of it was reached.`));
+            html('p', {class: 'quiet'}, 'The line is the bound: had reading and computing'
+                + ` overlapped completely. ${percent(phase.bound_s / phase.seconds)} of it was`
+                + ' reached.'));
     }
     $('bound').append(legend([['compute', 'computing'], ['wait', 'waiting'], ['disk', 'disk']]));
     if (!doc.what_if.length)
@@ -193,7 +198,7 @@ function drawBound() {
     ], doc.what_if));
 }
 
-/* ---- over the run ----------------------------------------------------------------------------- */
+/* ---- over the run ---- */
 function drawRun() {
     const kind = central ? central.kind : '';
     const points = doc.series.map((point, pass) => ({...point, pass}))
@@ -218,88 +223,115 @@ function drawRun() {
     const one = (colour, of) => ({colour: () => colour, of: (i) => of(points[i])});
     const host = $('run');
     strip(host, {...common, title: `Time per ${kind} pass`, show: seconds,
-        series: [one('compute', (point) => point.compute_s), one('wait', (point) => point.wait_s)]});
+        limit: central.bound_s / central.passes, more: '(dashed: the bound)',
+        series: [one('compute', (point) => point.compute_s),
+            one('wait', (point) => point.wait_s)]});
     strip(host, {...common, title: 'Bytes read', show: bytes,
         series: [one('disk', (point) => point.bytes)]});
-    if (points.some((point) => known(point.hit_rate)))
+    const hits = points.some((point) => known(point.hit_rate));
+    if (hits)
         strip(host, {...common, title: 'Hit rate', show: percent, most: 1,
             series: [one('experts', (point) => point.hit_rate)]});
     host.append(legend([['compute', 'computing'], ['wait', 'waiting'], ['disk', 'read'],
-        ['experts', 'experts that were there']]), html('details', {},
+        ...(hits ? [['experts', 'experts that were there']] : [])]), html('details', {},
         html('summary', {}, 'The figures as a table'), html('div', {class: 'scroll', tabindex: '0'},
             plainTable('', columns, points))));
 }
 
-/* ---- unit by unit ----------------------------------------------------------------------------- */
+/* ---- unit by unit ---- */
+/* Columns after the name: [name, of(unit), show, what it means]. */
 const UNIT_COLUMNS = [
-    {name: 'unit', of: (unit) => unit.position, show: (i) => [swatch(colourOf(doc.units[i].kind)), unitName(i)]},
-    {name: 'waiting', of: (unit) => unit.wait_s, show: seconds, about: 'the pass stood still'},
-    {name: 'computing', of: (unit) => unit.compute_s, show: seconds},
-    {name: 'disk', of: (unit) => unit.read_s, show: seconds, about: 'the disk was busy for it'},
-    {name: 'overlap', of: (unit) => unit.overlap_s, show: seconds, about: 'of this, something was computed'},
-    {name: 'bytes', of: (unit) => unit.bytes, show: bytes},
-    {name: 'reads', of: (unit) => unit.reads, show: count},
-];
-const PART_COLUMNS = [
-    {name: 'needs', of: (unit) => unit.needs, show: count, about: 'parts asked for'},
-    {name: 'hits', of: (unit) => (unit.needs ? unit.hits / unit.needs : null), show: percent,
-        about: 'of these, there when asked for'},
-    {name: 'misses', of: (unit) => unit.misses, show: count, about: 'not there, not on their way'},
-    {name: 'in time', of: (unit) => unit.in_time, show: count, about: 'hits that were read ahead for this use'},
-    {name: 'late', of: (unit) => unit.late, show: count, about: 'read ahead, but still on their way'},
-    {name: 'wasted', of: (unit) => unit.wasted_bytes, show: bytes, about: 'read for wrong guesses'},
-    {name: 'precision', of: (unit) => unit.precision, show: percent, about: 'of the guesses, needed'},
-    {name: 'recall', of: (unit) => unit.recall, show: percent, about: 'of the needs, guessed'},
-];
+    ['waiting', (unit) => unit.wait_s, seconds, 'the pass stood still for it'],
+    ['computing', (unit) => unit.compute_s, seconds],
+    ['disk', (unit) => unit.read_s, seconds, 'the disk was busy for it'],
+    ['overlap', (unit) => unit.overlap_s, seconds, 'of this, something was computed'],
+    ['bytes', (unit) => unit.bytes, bytes],
+    ['reads', (unit) => unit.reads, count],
+    ['needs', (unit) => unit.needs, count, 'parts asked for'],
+    ['hits', (unit) => (unit.needs ? unit.hits / unit.needs : null), percent,
+        'there when asked for'],
+    ['misses', (unit) => unit.misses, count, 'not there and not on their way'],
+    ['in time', (unit) => unit.in_time, count, 'hits that were read ahead for this use'],
+    ['late', (unit) => unit.late, count, 'read ahead, but still on their way'],
+    ['wasted', (unit) => unit.wasted_bytes, bytes, 'read for guesses that were wrong'],
+    ['precision', (unit) => unit.precision, percent, 'guesses that were needed'],
+    ['recall', (unit) => unit.recall, percent, 'needs that were guessed'],
+].map(([name, of, show, about]) => ({name, of, show, about}));
 
 function drawUnits() {
     const units = doc.units.map((unit, position) => ({...unit, position}));
-    const columns = units.some((unit) => unit.needs) ? [...UNIT_COLUMNS, ...PART_COLUMNS] : UNIT_COLUMNS;
-    const {element, rows} = sortedTable('Units', columns, units, 1);
+    const kind = (i) => colourOf(units[i].kind);
+    const named = (i) => [swatch(kind(i)), unitName(i)];
+    const columns = UNIT_COLUMNS.filter((column) => units.some((unit) => known(column.of(unit))));
+    const {element, rows} = sortedTable('Units',
+        [{name: 'unit', of: (unit) => unit.position, show: named}, ...columns], units, 1);
     const common = {
         n: units.length, ends: [unitName(0), unitName(units.length - 1)],
-        describe: (i) => [unitName(i), ...columns.slice(1).filter((column) => known(column.of(units[i])))
+        describe: (i) => [unitName(i), ...columns.filter((column) => known(column.of(units[i])))
             .map((column) => [column.name, column.show(column.of(units[i]))])],
         choose: (i) => {
             rows.forEach((row, k) => row.classList.toggle('found', k === i));
             rows[i].scrollIntoView({block: 'nearest'});
         },
     };
-    const kind = (i) => colourOf(units[i].kind);
+    const one = (colour, of) => ({colour, of: (i) => of(units[i])});
     const host = $('units');
     strip(host, {...common, title: 'Time', show: seconds, series: [
-        {colour: kind, of: (i) => units[i].compute_s}, {colour: () => 'wait', of: (i) => units[i].wait_s}]});
-    strip(host, {...common, title: 'Bytes', show: bytes, series: [{colour: kind, of: (i) => units[i].bytes}]});
-    if (columns !== UNIT_COLUMNS)
+        one(kind, (unit) => unit.compute_s), one(() => 'wait', (unit) => unit.wait_s)]});
+    strip(host, {...common, title: 'Bytes', show: bytes,
+        series: [one(kind, (unit) => unit.bytes)]});
+    if (units.some((unit) => unit.needs))
         strip(host, {...common, title: 'Hits', show: percent, most: 1,
-            series: [{colour: kind, of: (i) => (units[i].needs ? units[i].hits / units[i].needs : 0)}]});
+            series: [one(kind, (unit) => (unit.needs ? unit.hits / unit.needs : 0))]});
     const kinds = [...new Set(units.map((unit) => colourOf(unit.kind)))];
-    host.append(legend([...kinds.map((one) => [one, nameOf(one)]), ['wait', 'waiting']]),
-        html('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'units'}, element));
+    host.append(legend([...kinds.map((name) => [name, nameOf(name)]), ['wait', 'waiting']]),
+        html('div', {class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Units'},
+            element));
 }
 
-/* ---- what ran, and where ---------------------------------------------------------------------- */
-/* A member's name says what it is; sizes end in _bytes. */
+/* ---- what ran, and where ---- */
+/* A member's name says what it is: sizes end in _bytes. */
 function showMember(name, value) {
-    if (typeof value !== 'number')
-        return value === null ? '' : String(value);
+    if (name === 'disk_limit')
+        return value ? rate(value) : 'none';
+    if (name === 'ring_bytes' && !value)
+        return 'chosen';
     return name.endsWith('_bytes') ? bytes(value) : String(value);
 }
 
-function listTable(title, object) {
-    const rows = Object.entries(object || {}).filter(([, value]) => typeof value !== 'object');
-    return rows.length ? html('div', {}, html('h3', {}, title), html('table', {}, html('tbody', {},
-        ...rows.map(([name, value]) => html('tr', {}, html('th', {scope: 'row'},
-            name.replace(/_bytes$/, '').replaceAll('_', ' ')),
-        html('td', {}, showMember(name, value))))))) : null;
+function pairs(title, rows) {
+    return html('div', {}, html('h3', {}, title), html('table', {}, html('tbody', {},
+        ...rows.map(([name, value]) => html('tr', {},
+            html('th', {scope: 'row'}, name), html('td', {}, value))))));
+}
+
+function memberTable(title, object) {
+    const members = Object.entries(object || {}).filter(([, value]) => known(value));
+    return members.length ? pairs(title, members.map(([name, value]) =>
+        [name.replace(/_bytes$/, '').replaceAll('_', ' '), showMember(name, value)])) : null;
+}
+
+function readTable() {
+    const {by_class, ...io} = doc.io;
+    const rows = [...Object.entries(by_class).map(([name, one]) => ({name, ...one})),
+        {name: 'all', bytes: io.bytes_read, reads: io.reads, busy_s: io.busy_s}];
+    const whole = known(io.block_bytes) ? `; the block layer read ${bytes(io.block_bytes)}` : '';
+    return html('div', {}, html('h3', {}, 'Reads'), plainTable('', [
+        {name: '', of: (row) => row.name, show: same},
+        {name: 'bytes', of: (row) => row.bytes, show: bytes},
+        {name: 'reads', of: (row) => row.reads, show: count},
+        {name: 'disk busy', of: (row) => row.busy_s, show: seconds},
+    ], rows), html('p', {class: 'quiet'}, `${rate(io.bandwidth || 0)} while the disk was busy,`
+        + ` ${seconds(io.overlap_s)} of that time something was computed; the I/O threads took`
+        + ` ${seconds(io.cpu_s || 0)} of CPU time${whole}.`));
 }
 
 function memoryTable(title, terms, all) {
     const rows = Object.entries(terms || {}).filter(([, value]) => value > 0);
     return rows.length ? html('div', {}, html('h3', {}, title), html('table', {}, html('tbody', {},
         ...rows.map(([name, value]) => html('tr', {}, html('th', {scope: 'row'}, name),
-            html('td', {}, bytes(value)), html('td', {class: 'wide'},
-                stack([['disk', name, value]], all, bytes))))))) : null;
+            html('td', {}, bytes(value)),
+            html('td', {class: 'wide'}, stack([['disk', name, value]], all, bytes))))))) : null;
 }
 
 function drawSetup() {
@@ -310,10 +342,15 @@ function drawSetup() {
     $('setup').append(...[
         memoryTable('Memory', terms, limit),
         memoryTable('Of weights and I/O', split, sum(Object.values(split), (value) => value)),
-        listTable('Options of the stream', doc.options), listTable('Machine', doc.machine),
-        listTable('Reads', doc.io),
+        memberTable('Options of the stream', doc.options), memberTable('Machine', doc.machine),
+        readTable(),
     ].filter(Boolean));
 }
 
-for (const draw of [drawHead, drawTimelineSection, drawTime, drawBound, drawRun, drawUnits, drawSetup])
-    draw();
+drawHead();
+drawTimelineSection();
+drawTime();
+drawBound();
+drawRun();
+drawUnits();
+drawSetup();

@@ -9,9 +9,10 @@ const timeline = {
     width: 0, height: 0, hover: null, marked: null, pending: false,
 };
 
-/* ---- events ----------------------------------------------------------------------------------- */
-/* o: {title, height, events (arrays, the start first), end(event), colour(event), tip(event),
- * label(event) or nothing, deep: may overlap, then each gets the first free row}. */
+/* ---- events ---- */
+/* o: {name, title, more, height, events: arrays, the start first, end(event), colour(event),
+ * tip(event), and perhaps label(event), size(event): bytes, part(event): what is marked together,
+ * deep: they overlap, and each gets the first free row, overview: which way its shares grow}. */
 function makeLane(o) {
     const events = [...o.events].sort((a, b) => a[0] - b[0]);
     const lane = {...o, events, start: Float64Array.from(events, (event) => event[0]),
@@ -67,7 +68,7 @@ function measureLane(lane, from, to) {
     return {time, read, n};
 }
 
-/* ---- drawing ---------------------------------------------------------------------------------- */
+/* ---- drawing ---- */
 let palette = {};
 
 function readPalette() {
@@ -89,7 +90,8 @@ function context(canvas, width, height) {
 
 /* For each pixel the share of its time, or the mean number of events when they overlap, as columns
  * from the bottom (step -1) or hanging from the top (1). */
-function drawShares(ctx, lane, view, width, y, rowHeight, step = -1) {
+function drawShares(ctx, lane, view, width, y, height, step) {
+    const rowHeight = height / lane.depth;
     const scale = width / (view.to - view.from);
     const columns = lane.colours.map(() => new Float32Array(width + 2));
     eachEvent(lane, view.from, view.to, (i) => {
@@ -107,21 +109,21 @@ function drawShares(ctx, lane, view, width, y, rowHeight, step = -1) {
         column[last] += right - last;
     });
     const below = new Float32Array(width + 2);
-    const base = step < 0 ? y + lane.depth * rowHeight : y;
+    const base = step < 0 ? y + height : y;
     columns.forEach((column, group) => {
         ctx.fillStyle = palette[lane.colours[group]];
         for (let x = 0; x < width; x++) {
-            const height = column[x] * rowHeight;
-            if (height > 0)
-                ctx.fillRect(x, base + step * below[x], 1, step * height);
-            below[x] += height;
+            const tall = column[x] * rowHeight;
+            if (tall > 0)
+                ctx.fillRect(x, base + step * below[x], 1, step * tall);
+            below[x] += tall;
         }
     });
 }
 
 function drawLabel(ctx, text, x, y, width) {
     const fits = Math.floor((width - 8) / 6);
-    if (fits >= Math.min(7, text.length))
+    if (fits >= Math.min(10, text.length))
         ctx.fillText(text.length > fits ? text.slice(0, fits - 1) + '…' : text, x + 4, y);
 }
 
@@ -166,25 +168,29 @@ function drawRuler(ctx, view, width) {
         ctx.fillRect(x, 0, 1, 6);
         ctx.fillText(`${(k * step).toFixed(digits)} s`, x + 4, 9);
     }
+}
+
+/* Where passes begin and end, unless there are too many to tell apart. */
+function drawBorders(ctx, view, width) {
+    const scale = width / (view.to - view.from);
+    const seen = timeline.passes.filter(([start, end]) => end >= view.from && start <= view.to);
     ctx.fillStyle = palette.quiet + '90';
-    for (const [start, end] of timeline.passes) {
-        for (const t of [start, end]) {
-            const x = Math.round(((t - view.from) * width) / span);
-            for (const lane of x >= 0 && x < width ? timeline.lanes : [])
-                ctx.fillRect(x, lane.y, 1, lane.height);
-        }
-    }
+    for (const t of seen.length > width / 20 ? [] : seen.flatMap(([start, end]) => [start, end]))
+        for (const lane of timeline.lanes)
+            ctx.fillRect(Math.round((t - view.from) * scale), lane.y, 1, lane.height);
 }
 
 function drawTitle(ctx, lane, view, width) {
     const span = view.to - view.from;
     const {time, read, n} = measureLane(lane, view.from, view.to);
-    const right = lane.size
-        ? `${bytes(read)}, ${rate(read / span)}, ${speed(time / span)} at once` : percent(time / span);
+    const right = lane.size ? `${bytes(read)}, ${rate(read / span)}, ${speed(time / span)} at once`
+        : percent(time / span);
     ctx.fillStyle = palette.text;
     ctx.textAlign = 'left';
     ctx.fillText(lane.title, 0, lane.y - TITLE / 2 + 1);
     ctx.fillStyle = palette.quiet;
+    if (lane.more && width > 640)
+        ctx.fillText(lane.more, ctx.measureText(lane.title).width + 8, lane.y - TITLE / 2 + 1);
     ctx.textAlign = 'right';
     ctx.fillText(n ? right : 'nothing here', width, lane.y - TITLE / 2 + 1);
     ctx.textAlign = 'left';
@@ -226,7 +232,7 @@ function drawLanes(ctx, view, width) {
         ctx.fillStyle = palette.panel;
         ctx.fillRect(0, lane.y, width, lane.height);
         if (lane.dense)
-            drawShares(ctx, lane, view, width, lane.y, lane.height / lane.depth);
+            drawShares(ctx, lane, view, width, lane.y, lane.height, lane.deep ? 1 : -1);
         else
             drawBars(ctx, lane, view, width);
     }
@@ -239,6 +245,7 @@ function drawTimeline() {
     const ctx = context($('timeline'), width, height);
     const shown = drawLanes(ctx, view, width);
     drawRuler(ctx, view, width);
+    drawBorders(ctx, view, width);
     if (timeline.hover)
         timeline.lanes.forEach((lane) => drawMarks(ctx, lane, view, width));
     if (selection) {
@@ -293,7 +300,7 @@ function sayShown(shown) {
     }, 120);
 }
 
-/* ---- what is in view -------------------------------------------------------------------------- */
+/* ---- what is in view ---- */
 /* Returns whether anything changed. */
 function setView(from, to) {
     const {all, view} = timeline;
@@ -353,7 +360,7 @@ function stepWait(by) {
     redraw();
 }
 
-/* ---- pointer and keys ------------------------------------------------------------------------- */
+/* ---- pointer and keys ---- */
 /* The event under a point of the canvas: {lane, i, others: how many more are there}; or null. */
 function eventAt(x, y) {
     const {view, width} = timeline;
@@ -390,7 +397,7 @@ function point(event) {
     } else {
         hideTip();
     }
-    if ((before && before.i) !== (found && found.i) || (before && before.lane) !== (found && found.lane))
+    if (found?.i !== before?.i || found?.lane !== before?.lane)
         redraw();
 }
 
@@ -513,7 +520,7 @@ function listenKeys(canvas) {
         button.addEventListener('click', () => ACTIONS[button.dataset.do]());
 }
 
-/* ---- all of it -------------------------------------------------------------------------------- */
+/* ---- all of it ---- */
 function layOut() {
     let y = RULER;
     for (const lane of timeline.lanes) {
@@ -550,6 +557,10 @@ function startTimeline(lanes, passes, first) {
     listenOverview($('overview'));
     listenKeys($('timeline'));
     new ResizeObserver(resize).observe($('timeline'));
+    const repaint = () => {
+        resize();
+        drawTimeline(); /* paper waits for no frame */
+    };
     for (const media of ['(prefers-color-scheme: dark)', 'print'])
-        matchMedia(media).addEventListener('change', resize);
+        matchMedia(media).addEventListener('change', repaint);
 }
