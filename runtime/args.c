@@ -17,7 +17,7 @@ typedef enum option_kind {
     KIND_NUMBER,  /* double, min .. max */
     KIND_TEXT,    /* const char * */
     KIND_CHOICE,  /* int: base + index in choices */
-    KIND_STOP,    /* appended to stop[] */
+    KIND_TEXTS,   /* appended to an sl_texts; no empty ones if min is 1 */
     KIND_MEMORY,  /* SIZE, auto or floor */
     KIND_PREDICT, /* int: a number up to max, off (0) or auto (SL_PREDICT_AUTO) */
     KIND_SEED,    /* KIND_COUNT that is remembered as given */
@@ -71,9 +71,9 @@ static const option options[] = {
      GROUP_INPUT, true, "Read the text from FILE (default: standard input)."},
     {"--text", NULL, "FILE", KIND_TEXT, AT(text), 0, 0, NULL, 0, SL_CMD_EVAL, GROUP_INPUT, true,
      "Evaluate this text, with the BOS token if the model wants one (- is standard input)."},
-    {"--ids", NULL, "FILE", KIND_TEXT, AT(ids), 0, 0, NULL, 0, SL_CMD_TOKENS, GROUP_INPUT, true,
+    {"--ids", NULL, "FILE", KIND_TEXT, AT(ids), 0, 0, NULL, 0, SL_CMD_PASSES, GROUP_INPUT, true,
      "Token ids instead of text, separated by blanks, commas or lines; taken as they are (- is "
-     "standard input)."},
+     "standard input; bench: instead of made-up ones)."},
     {"--special", NULL, "parse|text", KIND_CHOICE, AT(special), 0, 0, "parse|text", 0,
      SL_CMD_TOKENS | SL_CMD_TOKENIZE, GROUP_INPUT, false,
      "Whether special tokens written in the text are tokens or plain text (default: parse; eval: "
@@ -90,10 +90,14 @@ static const option options[] = {
      GROUP_OUTPUT, true,
      "Generate at most N tokens (default: until an end token or the context is full; bench: 64)."},
     {"--prompt-tokens", NULL, "N", KIND_COUNT, AT(n_prompt), 1, 1 << 30, NULL, 0, SL_CMD_BENCH,
-     GROUP_INPUT, true, "Tokens of the prompt (default: 512)."},
+     GROUP_INPUT, true, "Tokens of the prompt (default: 512, or all of --ids)."},
     {"--repeats", "-r", "N", KIND_COUNT, AT(n_repeats), 1, 1000, NULL, 0, SL_CMD_BENCH, GROUP_INPUT,
      true, "Time everything N times (default: 3)."},
-    {"--stop", NULL, "TEXT", KIND_STOP, 0, 0, 0, NULL, 0, SL_CMD_RUN, GROUP_OUTPUT, true,
+    {"--vs", NULL, "OPTIONS", KIND_TEXTS, AT(versus), 0, 0, NULL, 0, SL_CMD_BENCH, GROUP_INPUT,
+     true,
+     "Compare with these options for memory, I/O and CPU as well, taking turns; may be given up to "
+     "16 times."},
+    {"--stop", NULL, "TEXT", KIND_TEXTS, AT(stop), 1, 0, NULL, 0, SL_CMD_RUN, GROUP_OUTPUT, true,
      "Stop before this text appears in the output; may be given up to 16 times."},
     {"--ignore-eos", NULL, NULL, KIND_FLAG, AT(ignore_eos), 0, 0, NULL, 0, SL_CMD_RUN, GROUP_OUTPUT,
      false, "Go on after an end token."},
@@ -125,7 +129,8 @@ static const option options[] = {
     {"--seed", "-s", "N", KIND_SEED, AT(seed), 0, 18446744073709549568.0, NULL, 0, SL_CMD_RUN,
      GROUP_SAMPLING, true, "Seed of the random numbers (default: a new one, told in --stats)."},
 
-    {"--memory", "-M", "SIZE", KIND_MEMORY, 0, 0, 0, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY, true,
+    {"--memory", "-M", "SIZE", KIND_MEMORY, 0, 0, 0, NULL, 0, SL_CMD_PRICE & ~SL_CMD_BENCH,
+     GROUP_MEMORY, true,
      "The memory budget: a size such as 6G, auto (what the machine and its cgroup have free) or "
      "floor (the least that works) (default: auto)."},
     {"--ctx", "-c", "N", KIND_COUNT, AT(n_ctx), 1, 1 << 30, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY,
@@ -140,7 +145,11 @@ static const option options[] = {
      "Neither use nor keep how much each expert was used (kept in ~/.cache/sluice between runs)."},
     {"--memory", "-M", "SIZE", KIND_TEXT, AT(memory_list), 0, 0, NULL, 0, SL_CMD_SIMULATE,
      GROUP_MEMORY, true,
-     "The memory budget, as in run, or a list of them, FROM:TO:STEP (default: the run's own)."},
+     "The memory budget, as in run, or several: 4G,6G or FROM:TO:STEP (default: the run's own)."},
+    {"--memory", "-M", "SIZE", KIND_TEXT, AT(memory_list), 0, 0, NULL, 0, SL_CMD_BENCH,
+     GROUP_MEMORY, true,
+     "The memory budget: a size such as 6G, auto or floor, or several: 4G,6G or FROM:TO:STEP "
+     "(default: auto)."},
 
     {"--threads", "-t", "N", KIND_COUNT, AT(threads), 1, 1024, NULL, 0, SL_CMD_PRICE, GROUP_SPEED,
      true, "Threads that compute (default: the physical cores allowed to this process)."},
@@ -193,8 +202,11 @@ static const option options[] = {
      false,
      "Keep a trace of what the run asked of the disk, for sluice simulate; the ids of its tokens "
      "are in it."},
-    {"--csv", NULL, NULL, KIND_FLAG, AT(csv), 0, 0, NULL, 0, SL_CMD_SIMULATE, GROUP_OUTPUT, true,
-     "Print the report as comma-separated values."},
+    {"--csv", NULL, NULL, KIND_FLAG, AT(csv), 0, 0, NULL, 0, SL_CMD_SIMULATE | SL_CMD_BENCH,
+     GROUP_OUTPUT, true,
+     "Print the report as comma-separated values (bench: a line per run and phase)."},
+    {"--markdown", NULL, NULL, KIND_FLAG, AT(markdown), 0, 0, NULL, 0, SL_CMD_BENCH, GROUP_OUTPUT,
+     true, "Print the report as a Markdown table."},
     {"--disk-limit", NULL, "RATE", KIND_SIZE, AT(disk_limit), 1, 0, NULL, 0,
      SL_CMD_PRICE | SL_CMD_DISK, GROUP_SPEED, false,
      "Read no more than this many bytes per second (default: no limit)."},
@@ -433,6 +445,16 @@ static sl_status read_predict(const option *o, const char *value, int *out, sl_e
     return SL_OK;
 }
 
+static sl_status read_texts(const option *o, const char *value, sl_texts *out, sl_err *err)
+{
+    if (!*value && o->min > 0)
+        return bad_value(o, value, "a text of at least one byte is", err);
+    if (out->n == SL_MAX_TEXTS)
+        return sl_fail(err, SL_EINVAL, "%s: at most %d are accepted", o->name, SL_MAX_TEXTS);
+    out->text[out->n++] = value;
+    return SL_OK;
+}
+
 static sl_status read_value(const option *o, const char *value, sl_options *out, sl_err *err)
 {
     char *field = (char *)out + o->at;
@@ -459,13 +481,8 @@ static sl_status read_value(const option *o, const char *value, sl_options *out,
     case KIND_TEXT:
         *(const char **)(void *)field = value;
         return SL_OK;
-    case KIND_STOP:
-        if (!*value)
-            return bad_value(o, value, "a text of at least one byte is", err);
-        if (out->n_stops == SL_MAX_STOPS)
-            return sl_fail(err, SL_EINVAL, "%s: at most %d are accepted", o->name, SL_MAX_STOPS);
-        out->stop[out->n_stops++] = value;
-        return SL_OK;
+    case KIND_TEXTS:
+        return read_texts(o, value, (sl_texts *)(void *)field, err);
     }
     return SL_OK;
 }
@@ -526,6 +543,38 @@ sl_status sl_args_parse(const sl_command *c, int argc, char **argv, sl_options *
     if (!out->operand && c->operand[0] != '[' && !out->help)
         return sl_fail(err, SL_EINVAL, "%s: %s is missing; 'sluice %s -h' shows how it is used",
                        c->name, c->operand, c->name);
+    return SL_OK;
+}
+
+static sl_status check_setting(const sl_command *c, const char *word, sl_err *err)
+{
+    const option *o = find_option(c, word, strcspn(word, "="));
+    if (!o && word[1] != '-')
+        o = find_option(c, word, 2);
+    if (o && !(o->group == GROUP_MEMORY || o->group == GROUP_SPEED))
+        return sl_fail(err, SL_EINVAL, "%s is no setting of memory, I/O or CPU", o->name);
+    return SL_OK;
+}
+
+sl_status sl_args_parse_settings(const sl_command *c, char *words, sl_options *out, sl_err *err)
+{
+    enum { MOST = 64 };
+    char *argv[MOST + 1] = {words}, *rest = NULL;
+    int n = 1;
+    for (char *w = strtok_r(words, " \t\n", &rest); w; w = strtok_r(NULL, " \t\n", &rest)) {
+        if (n == MOST)
+            return sl_fail(err, SL_EINVAL, "more than %d words", MOST - 1);
+        argv[n++] = w;
+    }
+    for (int i = 1; i < n; i++) {
+        sl_status st = argv[i][0] == '-' && argv[i][1]
+                           ? check_setting(c, argv[i], err)
+                           : sl_fail(err, SL_EINVAL, "'%.100s' is no option", argv[i]);
+        if (!st)
+            st = read_option(c, n, argv, &i, out, err);
+        if (st)
+            return st;
+    }
     return SL_OK;
 }
 

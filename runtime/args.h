@@ -24,7 +24,12 @@ enum {
     SL_CMD_SPLIT = SL_CMD_PRICE | SL_CMD_SIMULATE /* commands that divide it */
 };
 
-enum { SL_MAX_STOPS = 16 };
+/* Texts of an option that may be given several times. */
+enum { SL_MAX_TEXTS = 16 };
+typedef struct sl_texts {
+    uint32_t n;
+    const char *text[SL_MAX_TEXTS];
+} sl_texts;
 
 typedef enum sl_memory_mode { SL_MEMORY_AUTO, SL_MEMORY_FLOOR, SL_MEMORY_BYTES } sl_memory_mode;
 
@@ -42,8 +47,7 @@ typedef struct sl_options {
     /* text out */
     uint64_t n_predict; /* UINT64_MAX: until an end token or the context is full */
     bool print_ids, ignore_eos;
-    const char *stop[SL_MAX_STOPS];
-    uint32_t n_stops;
+    sl_texts stop;
     const char *logits;
     bool hidden;
 
@@ -68,10 +72,11 @@ typedef struct sl_options {
     const char *stats;
     int predict; /* sl_session_options.predict; simulate: at most so many */
     const char *trace;
-    int policy;                           /* sl_policy; -1: the usual one (simulate: the trace's) */
-    double half_life;                     /* of LRFU, in rows; 0: likewise */
-    const char *memory_list, *disk_model; /* simulate: as they were written */
-    bool csv;
+    int policy;              /* sl_policy; -1: the usual one (simulate: the trace's) */
+    double half_life;        /* of LRFU, in rows; 0: likewise */
+    const char *memory_list; /* simulate, bench: as it was written */
+    const char *disk_model;  /* simulate: likewise */
+    bool csv, markdown;
     bool no_warm_start;           /* run: do not use or keep how much experts were used */
     bool memory_rate;             /* bench: only what memory gives */
     bool kernels;                 /* bench: time the kernels */
@@ -79,6 +84,7 @@ typedef struct sl_options {
     double seconds;               /* how long to measure; 0: the command's own */
     uint64_t size_bytes;          /* disk: of a temporary file; 0: chosen */
     bool show;                    /* only what is kept */
+    sl_texts versus;              /* bench: options of further sets */
 } sl_options;
 
 struct sl_command;
@@ -89,6 +95,12 @@ sl_options sl_options_default(void);
  * option, the value and what is accepted. The strings of *o point into argv. */
 sl_status sl_args_parse(const struct sl_command *c, int argc, char **argv, sl_options *o,
                         sl_err *err);
+
+/* Reads options for memory, I/O and CPU, separated by blanks, over what *o holds already: a set of
+ * settings to compare. words: a copy of the text that this cuts into words; the strings of *o point
+ * into it. SL_EINVAL: as above; also an option of another kind. */
+sl_status sl_args_parse_settings(const struct sl_command *c, char *words, sl_options *o,
+                                 sl_err *err);
 
 /* The command's help; all: every option, otherwise the ones that most runs need. */
 void sl_args_help(FILE *out, const struct sl_command *c, bool all);

@@ -1,229 +1,330 @@
-/* sluice bench: how fast a model is here. The first prefill reads what the budget keeps; after it
- * prefill and decode are timed in turns, each from an empty context. Ids are made up: the time does
- * not depend on them, as long as experts do not. */
+/* sluice bench: how fast a model is here, cold and warm, beside what disk and memory allow; under
+ * several budgets, and with several sets of options that take turns. Every run is a process of its
+ * own (trial.h). */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench.h"
 #include "bench_kernels.h"
 #include "command.h"
-#include "phase.h"
+#include "fnv.h"
+#include "ids.h"
 #include "report.h"
 #include "term.h"
 
-enum { PROMPT_USUAL = 512, TOKENS_USUAL = 64, REPEATS_USUAL = 3 };
+enum { PROMPT_USUAL = 512, TOKENS_USUAL = 64, REPEATS_USUAL = 3, MOST_RUNS = 100000 };
 
 typedef struct bench {
-    const sl_options *o;
-    sl_setup setup;
-    uint32_t n_prompt, n_tokens, n_repeats;
-    int32_t *ids;               /* [the longer of the two] */
-    sl_phase first;             /* the first prefill */
-    sl_phase *prefill, *decode; /* [n_repeats] */
+    sl_bench b;
+    sl_ids given;                 /* --ids */
+    int32_t *cold_ids, *warm_ids; /* [n_prompt] */
     sl_progress progress;
-    uint64_t done; /* tokens */
+    uint32_t n_runs, at; /* of all; the one that runs */
+    uint64_t told[64];   /* hashes of notes and warnings: each is passed on once */
+    uint32_t n_told;
+    uint32_t wrong_output; /* for tests: the run whose output is to differ; 0: none */
 } bench;
 
-static sl_status check_options(bench *b, sl_err *err)
+/* ---- options ----------------------------------------------------------------------------------
+ */
+static sl_status read_given_ids(bench *c, sl_err *err)
 {
-    const sl_options *o = b->o;
-    const uint64_t tokens = o->n_predict == UINT64_MAX ? TOKENS_USUAL : o->n_predict;
-    b->n_prompt = o->n_prompt ? (uint32_t)o->n_prompt : PROMPT_USUAL;
-    b->n_tokens = (uint32_t)tokens;
-    b->n_repeats = o->n_repeats ? (uint32_t)o->n_repeats : REPEATS_USUAL;
-    if (!b->n_tokens)
-        return sl_fail(err, SL_EINVAL, "bench: --tokens: at least 1");
-    return SL_OK;
-}
-
-static uint32_t longest(const bench *b)
-{
-    return b->n_prompt > b->n_tokens ? b->n_prompt : b->n_tokens;
-}
-
-static sl_status load(bench *b, sl_err *err)
-{
-    const uint32_t n = longest(b), n_vocab = sl_model_about(b->setup.model).n_vocab;
-    const uint32_t own = sl_model_about(b->setup.model).n_ctx_max;
-    const uint64_t most = b->o->n_ctx ? b->o->n_ctx : own;
-    const uint64_t bytes = n * sizeof *b->ids + 2 * b->n_repeats * sizeof *b->prefill;
-    const sl_demand d = {.min_ctx = n, .max_ctx = n, .max_rows = n, .buffers_bytes = bytes};
-    if (n > most)
-        return sl_fail(err, SL_EINVAL, "bench: %" PRIu32 " tokens: the context holds %" PRIu64, n,
-                       most);
-    b->ids = malloc(n * sizeof *b->ids);
-    b->prefill = calloc(b->n_repeats, sizeof *b->prefill);
-    b->decode = calloc(b->n_repeats, sizeof *b->decode);
-    if (!b->ids || !b->prefill || !b->decode)
-        return sl_fail(err, SL_ENOMEM, "out of memory");
-    for (uint32_t i = 0; i < n; i++)
-        b->ids[i] = (int32_t)((100 + 37 * (uint64_t)i) % n_vocab);
-    return sl_setup_load(&b->setup, b->o, &d, err);
-}
-
-/* ---- the runs -------------------------------------------------------------------------------- */
-static bool cancelled(void *ctx)
-{
-    (void)ctx;
-    return sl_interrupted();
-}
-
-static sl_status take_logits(void *ctx, uint32_t first, uint32_t n, const float *logits)
-{
-    (void)ctx, (void)first, (void)n, (void)logits;
-    return SL_OK;
-}
-
-static sl_status evaluate(bench *b, const int32_t *ids, uint32_t n, sl_err *err)
-{
-    const sl_eval e = {.ids = ids, .n = n, .logits = take_logits, .cancel = cancelled, .ctx = b};
-    sl_status st = sl_session_eval(b->setup.session, &e, err);
-    sl_progress_update(&b->progress, b->done += n);
-    return st;
-}
-
-static sl_status time_prefill(bench *b, sl_phase *p, sl_err *err)
-{
-    sl_status st = sl_session_rewind(b->setup.session, 0, err);
-    sl_phase_begin(p, &b->setup);
+    const char *path = c->b.o->ids;
+    const char *name = strcmp(path, "-") ? path : "standard input";
+    char *text = NULL;
+    uint64_t len = 0;
+    sl_status st = sl_read_input(path, &text, &len, err);
     if (!st)
-        st = evaluate(b, b->ids, b->n_prompt, err);
-    sl_phase_end(p, &b->setup, b->n_prompt);
+        st = sl_ids_parse(text, len, name, &c->given, err);
+    free(text);
+    if (!st && !c->given.n)
+        st = sl_fail(err, SL_EINVAL, "%s: there is no token in it", name);
+    if (!st && c->b.o->n_prompt > c->given.n)
+        st = sl_fail(err, SL_EINVAL, "%s: holds %" PRIu64 " tokens, --prompt-tokens wants %" PRIu64,
+                     name, c->given.n, c->b.o->n_prompt);
     return st;
 }
 
-static sl_status time_decode(bench *b, sl_phase *p, sl_err *err)
+static sl_status check_counts(bench *c, sl_err *err)
 {
-    sl_status st = sl_session_rewind(b->setup.session, 0, err);
-    sl_phase_begin(p, &b->setup);
-    for (uint32_t i = 0; !st && i < b->n_tokens; i++)
-        st = evaluate(b, b->ids + i, 1, err);
-    sl_phase_end(p, &b->setup, b->n_tokens);
+    const sl_options *o = c->b.o;
+    sl_bench *b = &c->b;
+    const uint64_t n_runs = (uint64_t)b->budgets.n * b->n_sets * b->n_repeats;
+    if (!o->n_predict)
+        return sl_fail(err, SL_EINVAL, "bench: --tokens: at least 1");
+    if (o->csv + o->json + o->markdown > 1)
+        return sl_fail(err, SL_EINVAL, "bench: only one of --csv, --json and --markdown");
+    if (o->trace && n_runs > 1)
+        return sl_fail(err, SL_EINVAL,
+                       "bench: --trace keeps one run: it goes with one budget, -r 1 and no --vs");
+    if (n_runs > MOST_RUNS)
+        return sl_fail(err, SL_EINVAL, "bench: %" PRIu64 " runs are more than %d", n_runs,
+                       MOST_RUNS);
+    c->n_runs = (uint32_t)n_runs;
+    return SL_OK;
+}
+
+static const sl_command *own_command(void)
+{
+    const sl_command *c = sl_commands();
+    while (c->run != sl_cmd_bench)
+        c++;
+    return c;
+}
+
+/* What all sets have alike. */
+static const char *alike(const sl_options *a, const sl_options *b)
+{
+    return a->memory_list != b->memory_list ? "--memory"
+           : a->n_ctx != b->n_ctx           ? "--ctx"
+           : a->disk_rate != b->disk_rate   ? "--disk"
+                                            : NULL;
+}
+
+static sl_status read_set(bench *c, const char *text, sl_err *err)
+{
+    sl_bench_set *set = &c->b.set[c->b.n_sets++];
+    sl_err why = {0};
+    *set = (sl_bench_set){.text = text, .words = strdup(text), .o = *c->b.o};
+    if (!set->words)
+        return sl_fail(err, SL_ENOMEM, "out of memory");
+    sl_status st = sl_args_parse_settings(own_command(), set->words, &set->o, &why);
+    const char *both = st ? NULL : alike(&set->o, c->b.o);
+    if (both)
+        st = sl_fail(&why, SL_EINVAL, "%s is the same for all sets", both);
+    return st ? sl_fail(err, st, "bench: --vs '%.100s': %s", text, why.text) : SL_OK;
+}
+
+static sl_status read_options(bench *c, sl_err *err)
+{
+    sl_bench *b = &c->b;
+    const sl_options *o = b->o;
+    const char *fault = getenv("SL_FAULT_OUTPUT");
+    c->wrong_output = fault ? (uint32_t)strtoul(fault, NULL, 10) : 0;
+    sl_status st = read_set(c, "", err);
+    for (uint32_t i = 0; !st && i < o->versus.n; i++)
+        st = read_set(c, o->versus.text[i], err);
+    if (!st)
+        st = sl_budgets_parse(o->memory_list ? o->memory_list : "auto", true, &b->budgets, err);
+    b->n_repeats = o->n_repeats ? (uint32_t)o->n_repeats : o->trace ? 1 : REPEATS_USUAL;
+    b->n_tokens = o->n_predict == UINT64_MAX ? TOKENS_USUAL : (uint32_t)o->n_predict;
+    b->own_ids = o->ids != NULL;
+    if (!st)
+        st = check_counts(c, err);
     return st;
 }
 
-static sl_status time_all(bench *b, sl_err *err)
+/* ---- ids --------------------------------------------------------------------------------------
+ */
+static sl_status check_length(const bench *c, sl_err *err)
 {
-    const uint64_t each = (uint64_t)b->n_prompt + b->n_tokens;
-    sl_interrupt_catch();
-    sl_progress_begin(&b->progress, "timing", b->n_prompt + each * b->n_repeats, false);
-    sl_status st = time_prefill(b, &b->first, err);
-    for (uint32_t i = 0; !st && i < b->n_repeats; i++) {
-        st = time_prefill(b, &b->prefill[i], err);
-        if (!st)
-            st = time_decode(b, &b->decode[i], err);
+    const sl_bench *b = &c->b;
+    const uint64_t most = b->o->n_ctx ? b->o->n_ctx : b->survey.n_ctx_max;
+    const uint64_t n = (uint64_t)b->n_prompt + b->n_tokens;
+    return n <= most ? SL_OK
+                     : sl_fail(err, SL_EINVAL,
+                               "bench: %" PRIu64 " tokens (prompt and answer): the context holds "
+                               "%" PRIu64,
+                               n, most);
+}
+
+/* Made-up prompts that differ, or the given one twice. */
+static sl_status make_ids(bench *c, sl_err *err)
+{
+    sl_bench *b = &c->b;
+    const uint64_t n = b->n_prompt, n_vocab = b->survey.n_vocab;
+    c->cold_ids = malloc(n * sizeof *c->cold_ids);
+    c->warm_ids = malloc(n * sizeof *c->warm_ids);
+    if (!c->cold_ids || !c->warm_ids)
+        return sl_fail(err, SL_ENOMEM, "out of memory");
+    for (uint64_t i = 0; i < n; i++) {
+        c->cold_ids[i] = b->own_ids ? c->given.id[i] : (int32_t)((100 + 37 * i) % n_vocab);
+        c->warm_ids[i] = b->own_ids ? c->given.id[i] : (int32_t)((1000 + 53 * i) % n_vocab);
     }
-    sl_progress_end(&b->progress);
+    return SL_OK;
+}
+
+/* ---- the runs ---------------------------------------------------------------------------------
+ */
+static void show_progress(void *ctx, uint32_t permille)
+{
+    bench *c = ctx;
+    sl_progress_update(&c->progress, 1000ull * c->at + permille);
+}
+
+/* Every run has the same to say. */
+static void pass_on(void *ctx, sl_log_level level, const char *text)
+{
+    bench *c = ctx;
+    const uint64_t hash = sl_fnv(SL_FNV_START, text, strlen(text));
+    for (uint32_t i = 0; i < c->n_told; i++)
+        if (c->told[i] == hash)
+            return;
+    if (c->n_told < sizeof c->told / sizeof c->told[0])
+        c->told[c->n_told++] = hash;
+    sl_log(level, "%s", text);
+}
+
+static sl_status named(const bench *c, uint32_t set, sl_status st, const char *text, sl_err *err)
+{
+    const char *options = c->b.set[set].text;
+    if (c->b.n_sets == 1)
+        return sl_fail(err, st, "%s", text);
+    return sl_fail(err, st, "%s (%s): %s", sl_bench_name(set), *options ? options : "as given",
+                   text);
+}
+
+/* A budget under the floor is a line of the report, unless it is the only one. */
+static sl_status time_one(bench *c, uint32_t budget, uint32_t set, uint32_t repeat, sl_err *err)
+{
+    sl_bench *b = &c->b;
+    sl_bench_run *run = sl_bench_run_of(b, budget, set, repeat);
+    sl_options o = b->set[set].o;
+    const sl_child_watch watch = {show_progress, pass_on, c};
+    sl_err why = {0};
+    o.memory_mode = b->budgets.item[budget].mode;
+    o.memory_bytes = b->budgets.item[budget].bytes;
+    const sl_trial_job job = {.o = &o,
+                              .cold_ids = c->cold_ids,
+                              .warm_ids = c->warm_ids,
+                              .n_prompt = b->n_prompt,
+                              .n_tokens = b->n_tokens,
+                              .wrong_output = c->at + 1 == c->wrong_output};
+    sl_status st = sl_trial_run(&job, &run->t, &watch, &why);
+    run->at = ++c->at;
+    sl_progress_update(&c->progress, 1000ull * c->at);
+    if (st == SL_EBUDGET && b->budgets.n > 1) {
+        run->state = SL_RUN_UNDER_FLOOR;
+        return SL_OK;
+    }
+    run->state = st ? SL_RUN_ABSENT : SL_RUN_DONE;
+    return st ? named(c, set, st, why.text, err) : SL_OK;
+}
+
+/* Sets take turns, forwards and backwards, so that a disk or a clock that drifts favours none. */
+static sl_status time_all(bench *c, sl_err *err)
+{
+    const sl_bench *b = &c->b;
+    sl_status st = SL_OK;
+    sl_progress_begin(&c->progress, "timing", 1000ull * c->n_runs, false);
+    for (uint32_t r = 0; r < b->n_repeats && !st; r++)
+        for (uint32_t m = 0; m < b->budgets.n && !st; m++)
+            for (uint32_t s = 0; s < b->n_sets && !st; s++)
+                st = time_one(c, m, r % 2 ? b->n_sets - 1 - s : s, r, err);
+    sl_progress_end(&c->progress);
     return st;
 }
 
-/* ---- the report ------------------------------------------------------------------------------ */
-typedef struct spread {
-    double least, median, most; /* tokens per second */
-} spread;
-
-static int by_seconds(const void *a, const void *b)
+/* Once more at the end: a disk, a clock or a neighbour may have changed meanwhile, and what is
+ * called a bound should be one. */
+static sl_status survey_again(bench *c, sl_err *err)
 {
-    const double x = ((const sl_phase *)a)->seconds, y = ((const sl_phase *)b)->seconds;
-    return (x > y) - (x < y);
-}
-
-static double rate_of(const sl_phase *p)
-{
-    return p->seconds > 0 ? (double)p->tokens / p->seconds : 0;
-}
-
-/* Sorts p. */
-static spread spread_of(sl_phase *p, uint32_t n)
-{
-    qsort(p, n, sizeof *p, by_seconds);
-    return (spread){rate_of(&p[n - 1]), (rate_of(&p[(n - 1) / 2]) + rate_of(&p[n / 2])) / 2,
-                    rate_of(&p[0])};
-}
-
-static void say_phases(const char *name, sl_phase *p, uint32_t n)
-{
-    const spread s = spread_of(p, n);
-    char read[SL_SHORT];
-    sl_outf("%-14s %7" PRIu64 " %10.2f   %8.2f – %-8.2f  %s\n", name, p->tokens, s.median, s.least,
-            s.most, sl_show_bytes(read, p[n / 2].io.bytes_read));
-}
-
-static void say_report(bench *b)
-{
-    const sl_split *split = sl_stream_split_of(sl_model_stream(b->setup.model));
-    const sl_model_info info = sl_model_about(b->setup.model);
-    const unsigned n_threads = sl_workers_count(b->setup.workers);
-    char weights[SL_SHORT], streamed[SL_SHORT];
-    sl_outf("%s: %s, %s of weights a token, %s of them from disk; %u thread%s, %s\n", b->o->operand,
-            info.family, sl_show_bytes(weights, split->weights_bytes),
-            sl_show_bytes(streamed, split->streamed_bytes), n_threads, n_threads == 1 ? "" : "s",
-            sl_cpu_level_name(b->o->cpu_level < 0 ? sl_cpu_best() : (sl_cpu_level)b->o->cpu_level));
-    sl_outf("                tokens   tokens/s    lowest – highest   read each time\n");
-    say_phases("first prefill", &b->first, 1);
-    say_phases("prefill", b->prefill, b->n_repeats);
-    say_phases("decode", b->decode, b->n_repeats);
-}
-
-static void write_phases(sl_json_writer *w, const char *key, sl_phase *p, uint32_t n)
-{
-    const spread s = spread_of(p, n);
-    sl_json_write_object(w, key);
-    sl_json_write_uint(w, "tokens", p->tokens);
-    sl_json_write_double(w, "tokens_per_s", s.median);
-    sl_json_write_double(w, "tokens_per_s_least", s.least);
-    sl_json_write_double(w, "tokens_per_s_most", s.most);
-    sl_json_write_array(w, "runs");
-    for (uint32_t i = 0; i < n; i++)
-        sl_phase_write(w, NULL, &p[i]);
-    sl_json_write_close(w);
-    sl_json_write_close(w);
-}
-
-static sl_status write_report(bench *b, sl_err *err)
-{
-    sl_json_writer *w = sl_json_writer_new();
-    if (!w)
-        return sl_fail(err, SL_ENOMEM, "out of memory for the report");
-    sl_json_write_object(w, NULL);
-    sl_run_about_write(w, &b->setup, b->o);
-    write_phases(w, "first_prefill", &b->first, 1);
-    write_phases(w, "prefill", b->prefill, b->n_repeats);
-    write_phases(w, "decode", b->decode, b->n_repeats);
-    sl_json_write_close(w);
-    sl_status st = sl_report_json(&w, err);
-    sl_json_writer_free(&w);
+    const sl_child_watch watch = {NULL, pass_on, c};
+    sl_survey *s = &c->b.survey, late;
+    if (s->disk_source != SL_RATE_MEASURED)
+        return SL_OK;
+    sl_status st = sl_survey_run(c->b.o, &late, &watch, err);
+    s->disk_least = late.disk < s->disk ? late.disk : s->disk;
+    s->disk = late.disk > s->disk ? late.disk : s->disk;
+    s->memory = late.memory > s->memory ? late.memory : s->memory;
     return st;
 }
 
-static void close_bench(bench *b)
+static sl_status prepare(bench *c, sl_err *err)
 {
-    sl_setup_close(&b->setup);
-    free(b->ids);
-    free(b->prefill);
-    free(b->decode);
+    sl_bench *b = &c->b;
+    const sl_child_watch watch = {NULL, pass_on, c};
+    sl_status st = b->own_ids ? read_given_ids(c, err) : SL_OK;
+    b->n_prompt = (uint32_t)(b->o->n_prompt ? b->o->n_prompt
+                             : b->own_ids   ? c->given.n
+                                            : PROMPT_USUAL);
+    b->run = calloc(c->n_runs, sizeof *b->run);
+    if (!st && !b->run)
+        st = sl_fail(err, SL_ENOMEM, "out of memory");
+    if (!st)
+        st = sl_survey_run(b->o, &b->survey, &watch, err);
+    if (!st)
+        st = check_length(c, err);
+    return st ? st : make_ids(c, err);
+}
+
+/* Any option may change the speed and none the output, but for those that say so. */
+static sl_status judge_output(const sl_bench *b, sl_err *err)
+{
+    for (uint32_t s = 0; s < b->n_sets; s++)
+        if (!sl_bench_same_output(b, s) && !sl_bench_lossy(b, s))
+            return sl_fail(err, SL_EINVAL,
+                           "the output of %s differs from that of the first run: a bug, or memory "
+                           "or a disk that fails",
+                           sl_bench_name(s));
+    return SL_OK;
+}
+
+static sl_status print(const sl_bench *b, sl_err *err)
+{
+    if (b->o->json)
+        return sl_bench_print_json(b, err);
+    if (b->o->csv)
+        sl_bench_print_csv(b);
+    else if (b->o->markdown)
+        sl_bench_print_markdown(b);
+    else
+        sl_bench_print_text(b);
+    return SL_OK;
+}
+
+static void close_bench(bench *c)
+{
+    sl_bench *b = &c->b;
+    for (uint32_t s = 0; s < b->n_sets; s++)
+        free(b->set[s].words);
+    sl_budgets_free(&b->budgets);
+    sl_ids_free(&c->given);
+    free(c->cold_ids);
+    free(c->warm_ids);
+    free(b->run);
+}
+
+/* What was measured before an error or Ctrl-C is printed all the same. */
+static int report(bench *c, sl_status st, sl_err *err)
+{
+    sl_bench *b = &c->b;
+    sl_err late = {0};
+    b->interrupted = st == SL_ECANCELLED && sl_interrupted();
+    if (!st || sl_bench_done(b)) {
+        sl_status printed = print(b, &late);
+        if (!printed && !sl_bench_done(b))
+            printed = sl_fail(&late, SL_EBUDGET, "none of these budgets is enough");
+        if (!printed)
+            printed = judge_output(b, &late);
+        if (!st && printed)
+            st = sl_fail(err, printed, "%s", late.text);
+    }
+    if (st && !b->interrupted)
+        sl_complain("%s", err->text);
+    return b->interrupted ? sl_interrupt_exit() : st ? SL_EXIT_FAILED : SL_EXIT_OK;
 }
 
 static int bench_model(const sl_options *o)
 {
-    bench b = {.o = o};
+    bench c = {.b = {.o = o}};
     sl_err err = {0};
-    if (check_options(&b, &err))
-        return sl_usage_error("%s", err.text);
-    sl_status st = sl_setup_open(&b.setup, o, &err);
-    if (!st)
-        st = load(&b, &err);
-    if (!st)
-        st = time_all(&b, &err);
-    if (!st && o->json)
-        st = write_report(&b, &err);
-    else if (!st)
-        say_report(&b);
-    const bool interrupted = st == SL_ECANCELLED && sl_interrupted();
-    if (st && !interrupted)
-        sl_complain("%s", err.text);
-    close_bench(&b);
-    return interrupted ? sl_interrupt_exit() : st ? SL_EXIT_FAILED : SL_EXIT_OK;
+    int code = SL_EXIT_USAGE;
+    if (read_options(&c, &err)) {
+        sl_usage_error("%s", err.text);
+    } else {
+        sl_interrupt_catch();
+        sl_status st = prepare(&c, &err);
+        if (!st)
+            st = time_all(&c, &err);
+        if (!st)
+            st = survey_again(&c, &err);
+        code = report(&c, st, &err);
+    }
+    close_bench(&c);
+    return code;
 }
 
 int sl_cmd_bench(const sl_options *o)

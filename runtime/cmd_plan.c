@@ -7,9 +7,8 @@
 #include <string.h>
 
 #include "command.h"
-#include "memory_rate.h"
+#include "rates.h"
 #include "report.h"
-#include "setup.h"
 #include "term.h"
 
 typedef struct plan {
@@ -17,41 +16,8 @@ typedef struct plan {
     sl_setup setup;
     sl_demand demand;
     double disk, memory; /* bytes per second */
-    bool disk_measured;
+    sl_rate_source disk_source;
 } plan;
-
-/* ---- what the machine gives ------------------------------------------------------------------ */
-enum { MEASURE_MOST_MIB = 512, MEASURE_LEAST_MIB = 32 };
-
-/* More than most caches hold, in at most a quarter of what is free. Where that is too little the
- * rate stays unknown (0), and the disk's counts alone. */
-static sl_status measure_memory(plan *p, sl_err *err)
-{
-    uint64_t mib = p->setup.auto_bytes / 4 >> 20;
-    mib = mib > MEASURE_MOST_MIB ? MEASURE_MOST_MIB : mib;
-    if (mib < MEASURE_LEAST_MIB)
-        return SL_OK;
-    return sl_memory_rate(p->setup.workers, mib << 20, &p->memory, err);
-}
-
-/* In at most half of what is free; where that is too little, the rate stays unknown (0). */
-static sl_status measure_disk(plan *p, sl_err *err)
-{
-    sl_stream_options so = sl_stream_defaults();
-    sl_err why = {0};
-    p->disk = (double)sl_setup_disk_rate(p->o);
-    if (p->disk > 0)
-        return SL_OK;
-    p->disk_measured = true;
-    sl_status st = sl_setup_faults(&so, err);
-    if (!st)
-        st = sl_model_replan(p->setup.model, 4 << 20, err);
-    if (st)
-        return st;
-    so.memory_bytes = p->setup.auto_bytes / 2 + 1;
-    st = sl_stream_measure_disk(sl_model_plan(p->setup.model), &so, 1.0, &p->disk, &why);
-    return !st || st == SL_EBUDGET ? SL_OK : sl_fail(err, st, "%s", why.text);
-}
 
 /* ---- one line of the table ------------------------------------------------------------------- */
 /* Bytes of experts that a token uses. */
@@ -79,12 +45,8 @@ static uint64_t used_bytes(const plan *p, const sl_price *price)
 /* 0: not known. */
 static double token_seconds(const plan *p, const sl_price *price)
 {
-    const double read = (double)read_bytes(p, price), used = (double)used_bytes(p, price);
-    if (p->disk <= 0 && read > 0)
-        return 0;
-    double disk = p->disk > 0 ? read / p->disk : 0;
-    double memory = p->memory > 0 ? used / p->memory : 0;
-    return disk > memory ? disk : memory;
+    return sl_rates_bound(p->disk, p->memory, (double)read_bytes(p, price),
+                          (double)used_bytes(p, price));
 }
 
 static void print_line(const plan *p, const sl_price *price, const char *name)
@@ -205,11 +167,10 @@ static void print_table(const plan *p, const lines *l)
         sl_outf("of these %s in %" PRIu32 " of %" PRIu32 " experts per layer: taken as used alike; "
                 "a text repeats itself and reads less\n",
                 sl_show_bytes(a, expert_bytes(p, &l->price[0])), info.n_used, info.n_experts);
-    sl_outf("disk %s%s, memory %s\n", p->disk > 0 ? sl_show_rate(a, p->disk) : "unknown",
-            p->disk <= 0       ? ""
-            : p->disk_measured ? " (measured)"
-                               : " (given)",
-            p->memory > 0 ? sl_show_rate(b, p->memory) : "unknown");
+    sl_outf("disk %s", p->disk > 0 ? sl_show_rate(a, p->disk) : "unknown");
+    if (p->disk > 0)
+        sl_outf(" (%s)", sl_rate_source_name(p->disk_source));
+    sl_outf(", memory %s\n", p->memory > 0 ? sl_show_rate(b, p->memory) : "unknown");
     sl_outf("context %" PRIu32 " tokens%s\n\n", l->price[0].session.n_ctx,
             p->o->n_ctx ? "" : " (-c N prices another)");
     print_terms(&l->price[0].floor, "floor");
@@ -232,7 +193,7 @@ static sl_status print_json(const plan *p, const lines *l, sl_err *err)
     sl_json_write_string(w, "model", p->o->operand);
     sl_json_write_string(w, "family", sl_model_about(p->setup.model).family);
     sl_json_write_double(w, "disk_bytes_per_s", p->disk > 0 ? p->disk : (double)NAN);
-    sl_json_write_bool(w, "disk_measured", p->disk_measured);
+    sl_json_write_string(w, "disk_source", sl_rate_source_name(p->disk_source));
     sl_json_write_double(w, "memory_bytes_per_s", p->memory > 0 ? p->memory : (double)NAN);
     sl_json_write_uint(w, "auto", p->setup.auto_bytes);
     sl_json_write_uint(w, "floor", l->price[0].floor_bytes);
@@ -260,9 +221,9 @@ int sl_cmd_plan(const sl_options *o)
         st = price_lines(&p, &l, &err);
     }
     if (!st)
-        st = measure_disk(&p, &err);
+        st = sl_rates_disk(&p.setup, o, &p.disk, &p.disk_source, &err);
     if (!st)
-        st = measure_memory(&p, &err);
+        st = sl_rates_memory(&p.setup, &p.memory, &err);
     if (!st && o->json)
         st = print_json(&p, &l, &err);
     else if (!st)

@@ -39,7 +39,7 @@ static sl_status check_options(const sl_options *o, sl_err *err)
     if (!o->prompt && !o->file && !o->ids && isatty(STDIN_FILENO))
         return sl_fail(err, SL_EINVAL,
                        "run: no prompt: give --prompt TEXT or --file FILE, or pipe a text in");
-    if (o->print_ids && o->n_stops)
+    if (o->print_ids && o->stop.n)
         return sl_fail(err, SL_EINVAL, "run: --stop is about text; it has no use with --print-ids");
     return SL_OK;
 }
@@ -132,7 +132,7 @@ static sl_status open_output(run *r, sl_err *err)
     r->piece = malloc(room + 1);
     if (!r->sampler || !r->piece)
         return sl_fail(err, SL_ENOMEM, "out of memory for the sampler");
-    return sl_stop_open(&r->stop, o->stop, o->n_stops, room, err);
+    return sl_stop_open(&r->stop, o->stop.text, o->stop.n, room, err);
 }
 
 static sl_status load(run *r, sl_err *err)

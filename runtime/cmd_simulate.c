@@ -5,14 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../stream/budget.h"
 #include "../stream/simulate.h"
+#include "budgets.h"
 #include "command.h"
 #include "report.h"
 #include "setup.h"
 #include "term.h"
+#include "words.h"
 
-enum { MOST_BUDGETS = 1000, DISK_USUAL_LATENCY_US = 80, DISK_USUAL_DEPTH = 32 };
+enum { DISK_USUAL_LATENCY_US = 80, DISK_USUAL_DEPTH = 32 };
 
 typedef struct line {
     uint64_t budget;
@@ -27,7 +28,7 @@ typedef struct command {
     const sl_trace_about *about;
     const sl_trace_sums *sums;
     sl_simulate_options so;
-    uint64_t from, to, step; /* budgets; 0: the run's own */
+    sl_budgets budgets; /* none: the run's own */
     line *lines;
     uint32_t n_lines;
     sl_progress progress;
@@ -35,48 +36,10 @@ typedef struct command {
 } command;
 
 /* ---- options --------------------------------------------------------------------------------- */
-/* The next item of a list, up to the mark or the end; false: there is none, or it is too long. */
-static bool next_item(const char **at, char mark, char out[32])
-{
-    if (!*at)
-        return false;
-    const char *end = strchr(*at, mark);
-    const size_t len = end ? (size_t)(end - *at) : strlen(*at);
-    if (!len || len > 31)
-        return false;
-    snprintf(out, 32, "%.*s", (int)len, *at);
-    *at = end ? end + 1 : NULL;
-    return true;
-}
-
-static bool next_size(const char **at, char mark, uint64_t *out)
-{
-    char text[32];
-    return next_item(at, mark, text) && sl_size_parse(text, out) && *out > 0;
-}
-
-static sl_status read_memory(command *c, sl_err *err)
-{
-    const char *at = c->o->memory_list;
-    if (!at)
-        return SL_OK;
-    bool ok = next_size(&at, ':', &c->from);
-    c->to = c->from;
-    c->step = 1;
-    if (ok && at)
-        ok = next_size(&at, ':', &c->to) && next_size(&at, ':', &c->step) && !at;
-    if (ok && c->to >= c->from && (c->to - c->from) / c->step < MOST_BUDGETS)
-        return SL_OK;
-    return sl_fail(err, SL_EINVAL,
-                   "--memory: '%.60s' is not accepted; a size such as 6G, or FROM:TO:STEP with at "
-                   "most %d sizes, is",
-                   c->o->memory_list, MOST_BUDGETS);
-}
-
 static bool next_number(const char **at, double most, double *out)
 {
-    char text[32], *end;
-    if (!next_item(at, ',', text))
+    char text[SL_WORD], *end;
+    if (!sl_next_word(at, ',', text))
         return false;
     *out = strtod(text, &end);
     return !*end && *out >= 0 && *out <= most;
@@ -87,7 +50,7 @@ static sl_status read_disk(command *c, sl_err *err)
     const char *at = c->o->disk_model;
     uint64_t rate = (uint64_t)2 << 30;
     double latency = DISK_USUAL_LATENCY_US, depth = DISK_USUAL_DEPTH;
-    bool ok = !at || next_size(&at, ',', &rate);
+    bool ok = !at || sl_next_size(&at, ',', &rate);
     if (ok && at)
         ok = next_number(&at, 1e9, &latency);
     if (ok && at)
@@ -136,7 +99,7 @@ static sl_status run_line(command *c, line *l, sl_err *err)
 
 static sl_status run_all(command *c, sl_err *err)
 {
-    const uint64_t n = c->from ? (c->to - c->from) / c->step + 1 : 1;
+    const uint32_t n = c->budgets.n ? c->budgets.n : 1;
     sl_status st = SL_OK;
     c->lines = calloc(n, sizeof *c->lines);
     if (!c->lines)
@@ -147,8 +110,8 @@ static sl_status run_all(command *c, sl_err *err)
     sl_progress_begin(&c->progress, "simulating", n * c->sums->passes, false);
     for (; c->n_lines < n && !st; c->n_lines++) {
         line *l = &c->lines[c->n_lines];
-        l->budget = c->from ? c->from + c->n_lines * c->step
-                            : c->about->options.memory_bytes + c->about->other_bytes;
+        l->budget = c->budgets.n ? c->budgets.item[c->n_lines].bytes
+                                 : c->about->options.memory_bytes + c->about->other_bytes;
         st = run_line(c, l, err);
     }
     sl_progress_end(&c->progress);
@@ -370,8 +333,11 @@ int sl_cmd_simulate(const sl_options *o)
     sl_err err = {0};
     if (o->csv && o->json)
         return sl_usage_error("simulate: only one of --csv and --json");
-    if (read_memory(&c, &err) || read_disk(&c, &err))
+    if ((o->memory_list && sl_budgets_parse(o->memory_list, false, &c.budgets, &err)) ||
+        read_disk(&c, &err)) {
+        sl_budgets_free(&c.budgets);
         return sl_usage_error("%s", err.text);
+    }
     sl_status st = sl_trace_open(o->operand, &c.trace, &err);
     if (!st) {
         c.about = sl_trace_about_of(c.trace);
@@ -385,6 +351,7 @@ int sl_cmd_simulate(const sl_options *o)
     if (st && !interrupted)
         sl_complain("%s", err.text);
     free(c.lines);
+    sl_budgets_free(&c.budgets);
     sl_trace_close(&c.trace);
     return interrupted ? sl_interrupt_exit() : st ? SL_EXIT_FAILED : SL_EXIT_OK;
 }

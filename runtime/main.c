@@ -43,13 +43,16 @@ static const sl_command commands[] = {
      "  sluice plan model.gguf --disk 2G\n  sluice plan model.gguf --memory 4G --json",
      sl_cmd_plan},
     {"bench", SL_CMD_BENCH, "[MODEL]", "time a model, or the kernels",
-     "Times prefill and decode of MODEL under a budget, each from an empty context, after a first\n"
-     "prefill that reads what the budget keeps. --kernels times every kernel at every level of "
-     "this\n"
-     "CPU, beside what memory gives: products of each weight type (GB/s of weights while "
-     "decoding,\n"
-     "GFLOP/s in batches), and the other operations.",
-     "  sluice bench model.gguf --memory 2G -t 2\n"
+     "Times prefill and decode of MODEL, cold and warm, beside what disk and memory allow; under "
+     "one\n"
+     "budget or several, and with further sets of options (--vs) that take turns with the first.\n"
+     "--kernels times every kernel at every level of this CPU, beside what memory gives: products "
+     "of\n"
+     "each weight type (GB/s of weights while decoding, GFLOP/s in batches), and the other "
+     "operations.",
+     "  sluice bench model.gguf --memory 3G,4G,6G\n"
+     "  sluice bench model.gguf --memory 4G -r 5 --vs '--predict off' --vs '--io pread' "
+     "--markdown\n"
      "  sluice bench --kernels --cpu-level avx2 --json",
      sl_cmd_bench},
     {"simulate", SL_CMD_SIMULATE, "TRACE", "replay a run with other memory or another disk",

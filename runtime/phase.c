@@ -160,6 +160,23 @@ void sl_phase_write(sl_json_writer *w, const char *key, const sl_phase *p)
     sl_json_write_close(w);
 }
 
+void sl_split_write(sl_json_writer *w, const sl_split *split, uint64_t part_bytes)
+{
+    sl_json_write_uint(w, "pass", split->weights_bytes);
+    sl_json_write_uint(w, "streamed", split->streamed_bytes);
+    sl_json_write_uint(w, "pinned", split->pinned_bytes);
+    sl_json_write_uint(w, "ring", split->ring_bytes);
+    if (split->on_demand_parts) {
+        sl_json_write_uint(w, "experts", split->on_demand_bytes);
+        sl_json_write_uint(w, "expert_parts", split->on_demand_parts);
+        sl_json_write_uint(w, "pool", split->pool_bytes);
+        sl_json_write_uint(w, "pool_slots", split->pool_slots);
+    }
+    sl_json_write_uint(w, "rows", split->rows_bytes);
+    sl_json_write_uint(w, "io", split->io_bytes);
+    sl_json_write_uint(w, "part", part_bytes);
+}
+
 static void write_memory(sl_json_writer *w, const sl_setup *s)
 {
     const sl_budget *b = &s->price.budget;
@@ -175,19 +192,7 @@ static void write_memory(sl_json_writer *w, const sl_setup *s)
         sl_json_write_uint(w, b->term[i].name, b->term[i].bytes);
     sl_json_write_close(w);
     sl_json_write_object(w, "weights");
-    sl_json_write_uint(w, "pass", split->weights_bytes);
-    sl_json_write_uint(w, "streamed", split->streamed_bytes);
-    sl_json_write_uint(w, "pinned", split->pinned_bytes);
-    sl_json_write_uint(w, "ring", split->ring_bytes);
-    if (split->on_demand_parts) {
-        sl_json_write_uint(w, "experts", split->on_demand_bytes);
-        sl_json_write_uint(w, "expert_parts", split->on_demand_parts);
-        sl_json_write_uint(w, "pool", split->pool_bytes);
-        sl_json_write_uint(w, "pool_slots", split->pool_slots);
-    }
-    sl_json_write_uint(w, "rows", split->rows_bytes);
-    sl_json_write_uint(w, "io", split->io_bytes);
-    sl_json_write_uint(w, "part", s->price.part_bytes);
+    sl_split_write(w, split, s->price.part_bytes);
     sl_json_write_close(w);
     sl_json_write_close(w);
 }
@@ -265,9 +270,7 @@ void sl_run_about_write(sl_json_writer *w, const sl_setup *s, const sl_options *
     sl_json_write_uint(w, "chunk", s->price.session.chunk);
     sl_json_write_string(w, "kv", sl_kv_name(s->price.session.kv));
     sl_json_write_uint(w, "threads", sl_workers_count(s->workers));
-    sl_json_write_string(
-        w, "cpu_level",
-        sl_cpu_level_name(o->cpu_level < 0 ? sl_cpu_best() : (sl_cpu_level)o->cpu_level));
+    sl_json_write_string(w, "cpu_level", sl_cpu_level_name(sl_setup_cpu_level(o)));
     write_settings(w, s);
     write_memory(w, s);
     write_io(w, s, o);

@@ -124,6 +124,11 @@ uint64_t sl_setup_disk_rate(const sl_options *o)
     return o->disk_limit ? o->disk_limit : o->disk_rate;
 }
 
+sl_cpu_level sl_setup_cpu_level(const sl_options *o)
+{
+    return o->cpu_level < 0 ? sl_cpu_best() : (sl_cpu_level)o->cpu_level;
+}
+
 /* ---- options for the stream ---------------------------------------------------------------- */
 static bool refusal(const char *word, size_t len, uint32_t *bits)
 {
@@ -516,7 +521,7 @@ static sl_status begin_trace(const sl_setup *s, const sl_options *o, sl_err *err
 
 sl_status sl_setup_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl_err *err)
 {
-    sl_cpu_level level = o->cpu_level < 0 ? sl_cpu_best() : (sl_cpu_level)o->cpu_level;
+    sl_cpu_level level = sl_setup_cpu_level(o);
     if (level > sl_cpu_best())
         return sl_fail(err, SL_EINVAL, "--cpu-level: this CPU cannot run %s; its best is %s",
                        sl_cpu_level_name(level), sl_cpu_level_name(sl_cpu_best()));

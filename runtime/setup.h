@@ -60,6 +60,9 @@ void sl_setup_speed(const sl_options *o, sl_stream_options *out);
 uint64_t sl_setup_disk_rate(const sl_options *o);
 enum { SL_DISK_ASSUMED_MIB = 2048 };
 
+/* The kernels that the options ask for; sl_setup_load() refuses a level that this CPU lacks. */
+sl_cpu_level sl_setup_cpu_level(const sl_options *o);
+
 /* Environment for tests (CONTRIBUTING.md): SL_FAULT_READ=N:errno, SL_REFUSE=io_uring,o_direct,...
  */
 sl_status sl_setup_faults(sl_stream_options *o, sl_err *err);

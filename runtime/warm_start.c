@@ -9,6 +9,7 @@
 
 #include "../stream/file.h"
 #include "../stream/outfile.h"
+#include "fnv.h"
 #include "report.h"
 
 static const char magic[8] = "SLWARM1\n";
@@ -19,28 +20,17 @@ typedef struct header {
     uint64_t n;     /* floats that follow, then their hash */
 } header;
 
-/* FNV-1a, 64 bits. */
-static uint64_t hash(uint64_t h, const void *data, size_t len)
-{
-    const uint8_t *p = data;
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ p[i]) * 0x100000001b3u;
-    return h;
-}
-
-static const uint64_t HASH_START = 0xcbf29ce484222325u;
-
 static uint64_t model_hash(const sl_setup *s)
 {
     const sl_checkpoint *c = sl_model_checkpoint(s->model);
-    uint64_t h = HASH_START;
+    uint64_t h = SL_FNV_START;
     for (uint32_t i = 0; i < sl_checkpoint_file_count(c); i++) {
         const sl_file *f = sl_checkpoint_file(c, i);
         char *path = realpath(f->path, NULL);
-        h = path ? hash(h, path, strlen(path)) : h;
+        h = path ? sl_fnv(h, path, strlen(path)) : h;
         free(path);
-        h = hash(h, &f->size, sizeof f->size);
-        h = hash(h, &f->mtime_ns, sizeof f->mtime_ns);
+        h = sl_fnv(h, &f->size, sizeof f->size);
+        h = sl_fnv(h, &f->mtime_ns, sizeof f->mtime_ns);
     }
     return h;
 }
@@ -71,7 +61,7 @@ static bool read_floats(FILE *f, uint64_t model, float *use, uint32_t n)
     uint64_t sum;
     return fread(&h, sizeof h, 1, f) == 1 && !memcmp(h.magic, magic, sizeof magic) &&
            h.model == model && h.n == n && fread(use, sizeof *use, n, f) == n &&
-           fread(&sum, sizeof sum, 1, f) == 1 && sum == hash(h.model, use, n * sizeof *use);
+           fread(&sum, sizeof sum, 1, f) == 1 && sum == sl_fnv(h.model, use, n * sizeof *use);
 }
 
 void sl_warm_start_load(const sl_setup *s)
@@ -97,7 +87,7 @@ static sl_status write_file(const char *path, uint64_t model, const float *use, 
                             sl_err *err)
 {
     header h = {.model = model, .n = n};
-    const uint64_t sum = hash(model, use, n * sizeof *use);
+    const uint64_t sum = sl_fnv(model, use, n * sizeof *use);
     sl_outfile f;
     memcpy(h.magic, magic, sizeof magic);
     sl_status st = sl_outfile_open(&f, path, err);

@@ -60,7 +60,7 @@ static void values(void)
     CHECK(o.n_predict == 5 && o.temp == 0.5 && o.top_k == 7 && o.top_p == 0 && o.min_p == 1);
     CHECK(o.seed == 9 && o.seed_given);
     CHECK(!parse(run, "--stop a --stop=b -n64 --prompt --quiet -q -- -m"), "%s", err.text);
-    CHECK(o.n_stops == 2 && !strcmp(o.stop[1], "b") && o.n_predict == 64 && o.quiet);
+    CHECK(o.stop.n == 2 && !strcmp(o.stop.text[1], "b") && o.n_predict == 64 && o.quiet);
     CHECK(!strcmp(o.prompt, "--quiet") && !strcmp(o.operand, "-m"));
     CHECK(!parse(run, "m --memory floor") && o.memory_mode == SL_MEMORY_FLOOR);
     CHECK(!parse(run, "m") && o.predict == SL_PREDICT_AUTO);
