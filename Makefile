@@ -131,7 +131,7 @@ asan: ## check under the address and undefined-behaviour sanitizers
 ubsan: ## check under the undefined-behaviour sanitizer alone
 	$(Q)$(SANITIZED) BUILD=build/ubsan SAN="-fsanitize=undefined -fno-sanitize-recover=undefined" check
 # Tests in which threads meet; in the others the thread sanitizer has nothing to see.
-THREADED := kernels_workers stream_io stream_faults stream_pool stream_shrink stream_trace stream_profile models_golden models_one_answer
+THREADED := kernels_workers stream_io stream_faults stream_pool stream_shrink stream_trace stream_profile models_golden models_one_answer runtime_elastic
 tsan: ## the threaded tests under the thread sanitizer
 	$(Q)$(SANITIZED) BUILD=build/tsan SAN="-fsanitize=thread" T="$(or $(T),$(THREADED))" check
 

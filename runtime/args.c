@@ -131,8 +131,11 @@ static const option options[] = {
 
     {"--memory", "-M", "SIZE", KIND_MEMORY, 0, 0, 0, NULL, 0, SL_CMD_PRICE & ~SL_CMD_BENCH,
      GROUP_MEMORY, true,
-     "The memory budget: a size such as 6G, auto (what the machine and its cgroup have free) or "
-     "floor (the least that works) (default: auto)."},
+     "The memory budget: a size such as 6G, auto (what the machine and its cgroup have free, "
+     "followed when it changes) or floor (the least that works) (default: auto)."},
+    {"--memory-control", NULL, "SOCKET", KIND_TEXT, AT(memory_control), 0, 0, NULL, 0,
+     SL_CMD_TOKENS, GROUP_MEMORY, false,
+     "While it runs, take lines from this UNIX socket: memory SIZE, memory auto, status."},
     {"--ctx", "-c", "N", KIND_COUNT, AT(n_ctx), 1, 1 << 30, NULL, 0, SL_CMD_PRICE, GROUP_MEMORY,
      true,
      "Context: prompt and answer together hold at most N tokens (default: the model's own, cut to "

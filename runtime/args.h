@@ -72,10 +72,11 @@ typedef struct sl_options {
     const char *stats;
     int predict; /* sl_session_options.predict; simulate: at most so many */
     const char *trace;
-    int policy;              /* sl_policy; -1: the usual one (simulate: the trace's) */
-    double half_life;        /* of LRFU, in rows; 0: likewise */
-    const char *memory_list; /* simulate, bench: as it was written */
-    const char *disk_model;  /* simulate: likewise */
+    const char *memory_control; /* path of a socket */
+    int policy;                 /* sl_policy; -1: the usual one (simulate: the trace's) */
+    double half_life;           /* of LRFU, in rows; 0: likewise */
+    const char *memory_list;    /* simulate, bench: as it was written */
+    const char *disk_model;     /* simulate: likewise */
     bool csv, markdown;
     bool no_warm_start;           /* run: do not use or keep how much experts were used */
     bool memory_rate;             /* bench: only what memory gives */

@@ -37,6 +37,13 @@ static sl_status open_workers(sl_setup *s, const sl_options *o, sl_err *err)
     return s->workers ? SL_OK : sl_fail_errno(err, errno, "cannot start the worker threads");
 }
 
+/* Only on-demand parts give way. */
+static bool elastic_wanted(const sl_setup *s, const sl_options *o)
+{
+    return o->memory_control ||
+           (o->memory_mode == SL_MEMORY_AUTO && sl_plan_on_demand_bytes(sl_model_plan(s->model)));
+}
+
 sl_status sl_setup_open(sl_setup *s, const sl_options *o, sl_err *err)
 {
     sl_model_options mo = sl_model_defaults();
@@ -61,9 +68,12 @@ sl_status sl_setup_open(sl_setup *s, const sl_options *o, sl_err *err)
     if (!st)
         st = sl_memory_look(&view, err);
     s->trace_bytes = o->trace ? SL_TRACE_MEMORY : 0;
+    s->elastic_bytes = elastic_wanted(s, o) ? SL_ELASTIC_MEMORY : 0;
     s->resident_bytes = use.anon_bytes + use.file_bytes;
     /* What this process holds already is not free, but it is part of its budget. */
     s->auto_bytes = sl_memory_auto(&view) + use.anon_bytes;
+    const int64_t left = sl_memory_left(&view);
+    s->reserve_bytes = left > 0 ? (uint64_t)left - sl_memory_auto(&view) : 0;
     return st;
 }
 
@@ -104,6 +114,7 @@ static void watch_mapping(const sl_stream *s)
 void sl_setup_close(sl_setup *s)
 {
     watched = NULL;
+    sl_elastic_close(&s->elastic);
     sl_session_close(&s->session);
     sl_model_close(&s->model);
     sl_workers_close(&s->workers);
@@ -247,6 +258,8 @@ static void charge_terms(const sl_setup *s, const sl_demand *d, const sl_session
     sl_budget_charge(b, "thread stacks", sl_workers_stack_bytes(s->workers));
     if (s->trace_bytes)
         sl_budget_charge(b, "trace", s->trace_bytes);
+    if (s->elastic_bytes)
+        sl_budget_charge(b, "memory watch", s->elastic_bytes);
     /* Page tables: 8 bytes per page of 4 KiB, for what the stream does not count itself. */
     uint64_t tables_of_pages = sl_round_up(sl_budget_charged(b) / 512, 4096);
     sl_budget_charge(b, "kernel", KERNEL_BYTES + tables_of_pages);
@@ -519,6 +532,17 @@ static sl_status begin_trace(const sl_setup *s, const sl_options *o, sl_err *err
     return sl_stream_trace(sl_model_stream(s->model), &t, err);
 }
 
+static sl_status begin_elastic(sl_setup *s, const sl_options *o, sl_err *err)
+{
+    const sl_elastic_options eo = {.stream = sl_model_stream(s->model),
+                                   .limit_bytes = s->price.budget.limit_bytes,
+                                   .used_bytes = sl_budget_charged(&s->price.budget),
+                                   .reserve_bytes = s->reserve_bytes,
+                                   .follow = o->memory_mode == SL_MEMORY_AUTO,
+                                   .socket = o->memory_control};
+    return s->elastic_bytes ? sl_elastic_open(&eo, &s->elastic, err) : SL_OK;
+}
+
 sl_status sl_setup_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl_err *err)
 {
     sl_cpu_level level = sl_setup_cpu_level(o);
@@ -534,6 +558,8 @@ sl_status sl_setup_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl
         st = sl_session_open(s->model, &s->price.session, &s->session, err);
     if (!st && o->trace)
         st = begin_trace(s, o, err);
+    if (!st)
+        st = begin_elastic(s, o, err);
     if (st)
         return st;
     say_split(s, o);

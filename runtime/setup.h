@@ -5,6 +5,7 @@
 
 #include "../models/model.h"
 #include "args.h"
+#include "elastic.h"
 
 /* What the command wants of the session. */
 typedef struct sl_demand {
@@ -36,7 +37,10 @@ typedef struct sl_setup {
     sl_price price;
     uint64_t resident_bytes; /* of this process when the tables had been read */
     uint64_t auto_bytes;     /* what --memory auto takes here */
+    uint64_t reserve_bytes;  /* what it leaves to others */
     uint64_t trace_bytes;    /* what writing a trace takes */
+    uint64_t elastic_bytes;  /* what following the machine, or a socket, takes */
+    sl_elastic *elastic;     /* NULL: memory stays as it is */
 } sl_setup;
 
 /* Model (no weights), tokenizer, workers. Zeroes *s first; close it also after an error. */

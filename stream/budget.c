@@ -57,15 +57,19 @@ static uint64_t less_reserve(uint64_t bytes)
     return bytes - reserve;
 }
 
+int64_t sl_memory_left(const sl_memory_view *v)
+{
+    const int64_t available = (int64_t)v->available_bytes;
+    if (v->cgroup_limit == UINT64_MAX)
+        return available;
+    const int64_t left = (int64_t)v->cgroup_limit - (int64_t)v->cgroup_used;
+    return left < available ? left : available;
+}
+
 uint64_t sl_memory_auto(const sl_memory_view *v)
 {
-    uint64_t least = v->available_bytes;
-    if (v->cgroup_limit != UINT64_MAX) {
-        uint64_t left = v->cgroup_limit > v->cgroup_used ? v->cgroup_limit - v->cgroup_used : 0;
-        if (left < least)
-            least = left;
-    }
-    return less_reserve(least);
+    const int64_t left = sl_memory_left(v);
+    return less_reserve(left > 0 ? (uint64_t)left : 0);
 }
 
 static bool unit_parse(const char *text, uint32_t *shift)

@@ -36,6 +36,9 @@ typedef struct sl_memory_view {
 } sl_memory_view;
 sl_status sl_memory_look(sl_memory_view *out, sl_err *err);
 uint64_t sl_memory_auto(const sl_memory_view *v); /* the budget that --memory auto takes */
+/* What is free; below zero: the cgroup's limit is under what is used there. Less sl_memory_auto():
+ * the reserve. */
+int64_t sl_memory_left(const sl_memory_view *v);
 
 /* Charged to this process now and at most (resident set, anonymous and file), from
  * /proc/self/status. */

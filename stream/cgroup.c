@@ -179,7 +179,7 @@ sl_status sl_memory_look_with(sl_text_reader *read, void *ctx, sl_memory_view *o
     return ok ? SL_OK : sl_fail(err, SL_EIO, "/proc/meminfo: no MemTotal and MemAvailable");
 }
 
-static bool file_text(void *ctx, const char *path, char *text, size_t cap)
+bool sl_text_read(void *ctx, const char *path, char *text, size_t cap)
 {
     size_t n = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -194,7 +194,7 @@ static bool file_text(void *ctx, const char *path, char *text, size_t cap)
 
 sl_status sl_memory_look(sl_memory_view *out, sl_err *err)
 {
-    return sl_memory_look_with(file_text, NULL, out, err);
+    return sl_memory_look_with(sl_text_read, NULL, out, err);
 }
 
 sl_status sl_memory_use_now(sl_memory_use *out, sl_err *err)
@@ -202,7 +202,7 @@ sl_status sl_memory_use_now(sl_memory_use *out, sl_err *err)
     char text[8192];
     uint64_t shared = 0;
     *out = (sl_memory_use){0};
-    if (!file_text(NULL, "/proc/self/status", text, sizeof text) ||
+    if (!sl_text_read(NULL, "/proc/self/status", text, sizeof text) ||
         !sl_text_field(text, "RssAnon", 1024, &out->anon_bytes) ||
         !sl_text_field(text, "RssFile", 1024, &out->file_bytes) ||
         !sl_text_field(text, "VmHWM", 1024, &out->peak_bytes))

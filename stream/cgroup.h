@@ -8,6 +8,7 @@
 /* Reads a file whole into text (cap bytes, terminated; a longer file is cut short). False: no such
  * file. */
 typedef bool sl_text_reader(void *ctx, const char *path, char *text, size_t cap);
+sl_text_reader sl_text_read; /* of this machine; ctx is not used */
 
 /* As sl_memory_look(). */
 sl_status sl_memory_look_with(sl_text_reader *read, void *ctx, sl_memory_view *out, sl_err *err);
