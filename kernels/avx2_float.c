@@ -2,6 +2,7 @@
 #include "avx2_dot.h"
 #include "levels.h"
 #include "vec_float.h"
+#include "vec_transposed.h"
 
 enum {
     BLOCK_BYTES = 256 << 10, /* of weights stay in the second-level cache while a batch passes */
@@ -71,4 +72,5 @@ void sl_kernels_fill_avx2_float(sl_kernels *k)
     k->mul[SL_W_BF16] = mul_bf16;
     k->mul[SL_W_F64] = mul_f64;
     vec_fill_rows(k);
+    vec_fill_transposed(k);
 }

@@ -115,6 +115,10 @@ typedef void sl_quantize_fn(SL_QUANTIZE_ARGS);
         const sl_scales *beside
 typedef void sl_mul_fn(SL_MUL_ARGS);
 size_t sl_mul_scratch_bytes(sl_weight w, size_t n_cols);
+/* The same product with a matrix of floats that is stored transposed: column c of all rows lies at
+ * w + c * row_bytes, its elements one after the other. Takes SL_W_F32, SL_W_F16 and SL_W_BF16, and
+ * gives the bits of mul; no scratch. */
+enum { SL_W_TRANSPOSED_COUNT = SL_W_BF16 + 1 };
 /* Row groups in which threads should split a matrix: a multiple of this many rows keeps every lane
  * busy. */
 enum { SL_ROW_GROUP = 32 };
@@ -283,6 +287,7 @@ typedef struct sl_kernels {
     sl_dequantize_fn *dequantize[SL_W_COUNT];
     sl_quantize_fn *quantize[SL_ACT_COUNT]; /* SL_ACT_F32: a copy */
     sl_mul_fn *mul[SL_W_COUNT];             /* picks its own path by n_batch */
+    sl_mul_fn *mul_transposed[SL_W_TRANSPOSED_COUNT];
     sl_rms_norm_fn *rms_norm;
     sl_rope_fn *rope_halves, *rope_pairs;
     sl_glu_fn *silu_mul, *gelu_mul; /* gelu: tanh form */

@@ -1,6 +1,7 @@
 /* scalar_float.c, four values at a time. */
 #include "levels.h"
 #include "vec_float.h"
+#include "vec_transposed.h"
 #include "neon_dot.h"
 
 enum {
@@ -53,4 +54,5 @@ void sl_kernels_fill_neon_float(sl_kernels *k)
     k->mul[SL_W_BF16] = mul_bf16;
     k->mul[SL_W_F64] = mul_f64;
     vec_fill_rows(k);
+    vec_fill_transposed(k);
 }

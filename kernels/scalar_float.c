@@ -38,6 +38,40 @@ static void mul_f64(SL_MUL_ARGS)
         beside);
 }
 
+static inline void mul_transposed(sl_load_fn *load, size_t size, SL_MUL_ARGS)
+{
+    (void)scratch;
+    (void)beside;
+    for (size_t b = 0; b < n_batch; b++) {
+        const float *x = (const void *)((const char *)act + b * act_bytes);
+        for (size_t r = 0; r < n_rows; r++) {
+            const uint8_t *at = (const uint8_t *)w + r * size;
+            float lane[SL_LANES] = {0};
+            for (size_t c = 0; c < n_cols; c++)
+                lane[c % SL_LANES] = fmaf(load(at + c * row_bytes), x[c], lane[c % SL_LANES]);
+            y[b * y_stride + r] = sl_lanes_sum(lane);
+        }
+    }
+}
+
+static void mul_transposed_f32(SL_MUL_ARGS)
+{
+    mul_transposed(sl_load_f32, 4, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y,
+                   y_stride, scratch, beside);
+}
+
+static void mul_transposed_f16(SL_MUL_ARGS)
+{
+    mul_transposed(sl_load_f16, 2, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y,
+                   y_stride, scratch, beside);
+}
+
+static void mul_transposed_bf16(SL_MUL_ARGS)
+{
+    mul_transposed(sl_load_bf16, 2, w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y,
+                   y_stride, scratch, beside);
+}
+
 static void quantize_f32(SL_QUANTIZE_ARGS)
 {
     memcpy(out, x, n_cols * sizeof *x);
@@ -105,6 +139,9 @@ void sl_kernels_fill_scalar_float(sl_kernels *k)
     k->mul[SL_W_F16] = mul_f16;
     k->mul[SL_W_BF16] = mul_bf16;
     k->mul[SL_W_F64] = mul_f64;
+    k->mul_transposed[SL_W_F32] = mul_transposed_f32;
+    k->mul_transposed[SL_W_F16] = mul_transposed_f16;
+    k->mul_transposed[SL_W_BF16] = mul_transposed_bf16;
     k->quantize[SL_ACT_F32] = quantize_f32;
     k->rms_norm = rms_norm;
     k->rope_halves = rope_halves;

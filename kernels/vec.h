@@ -39,6 +39,12 @@ SL_INLINE vec vec_load_as(sl_weight type, const uint8_t *p)
     return avx512_load(type, p);
 }
 
+/* The first n elements, 0 behind them. */
+SL_INLINE vec vec_load_as_some(sl_weight type, const uint8_t *p, size_t n)
+{
+    return avx512_load_some(type, p, avx512_first(n));
+}
+
 SL_INLINE vec vec_load_i8(const uint8_t *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p)));
@@ -557,6 +563,13 @@ SL_INLINE float vec_sum(const vec *lane)
 #endif
 
 #if !defined(__AVX512F__)
+SL_INLINE vec vec_load_as_some(sl_weight type, const uint8_t *p, size_t n)
+{
+    uint8_t some[VEC * sizeof(double)] = {0};
+    memcpy(some, p, n * sl_float_size(type));
+    return vec_load_as(type, some);
+}
+
 SL_INLINE vec vec_load_some(const float *p, size_t n)
 {
     float some[VEC] = {0};

@@ -50,6 +50,8 @@ typedef enum sl_role {
     SL_ROLE_STACKED_DOWN,
     SL_ROLE_FUSED_GATE_UP,
     SL_ROLE_FUSED_DOWN,
+    SL_ROLE_BLOCKS_GATE_UP, /* safetensors only: MXFP4, scales beside them */
+    SL_ROLE_BLOCKS_DOWN,
     SL_ROLE_COUNT
 } sl_role;
 
@@ -60,6 +62,7 @@ enum { SL_ROLE_FIRST_OF_LAYER = SL_ROLE_ATTN_NORM, SL_NAME_BYTES = 128, SL_MAX_E
 typedef struct sl_moe {
     uint32_t n_experts; /* 0: the layer has no mixture */
     uint32_t n_used, n_ff;
+    bool alternating;          /* stacks that hold gate and up in one: row by row */
     sl_route route;            /* from the router's scores to experts and their weights */
     uint32_t n_ff_shared;      /* one more expert, which every row uses; 0: none */
     bool shared_gated;         /* its output counts sigmoid(shared_score . x) times; else once */

@@ -257,7 +257,7 @@ static sl_status refuse_unknown(const sl_config *c, const shape *s, sl_err *err)
     if (st == SL_OK && sl_config_has(c, (sl_key){NULL, "quantization_config"}) &&
         !sl_config_has(c, (sl_key){NULL, "quantization"})) { /* MLX writes both, alike */
         st = sl_config_string(c, (sl_key){NULL, "quantization_config.quant_method"}, &text, err);
-        if (st == SL_OK && (!text || strcmp(text, "fp8")))
+        if (st == SL_OK && (!text || (strcmp(text, "fp8") && strcmp(text, "mxfp4"))))
             st = sl_fail(err, SL_EUNSUPPORTED,
                          "config.json: quantization_config.quant_method %s is not supported",
                          text ? text : "(none)");

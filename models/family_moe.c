@@ -1,6 +1,7 @@
 /* What families with mixtures of experts share. Sources: transformers' configuration_qwen3_moe.py
  * and configuration_qwen3_5_moe.py; llama.cpp's gguf-py/gguf/constants.py for the GGUF keys. */
 #include <stdio.h>
+#include <string.h>
 
 #include "arch.h"
 
@@ -68,16 +69,21 @@ static sl_status place(const sl_config *c, const sl_moe *moe, sl_arch *arch, sl_
 sl_status sl_read_moe(const sl_config *c, sl_arch *arch, sl_err *err)
 {
     sizes s = {0};
+    const char *method = NULL;
     bool renormalise = sl_config_format(c) == SL_FORMAT_GGUF;
     sl_status st = read_sizes(c, &s, err);
     if (st == SL_OK)
         st =
             sl_config_bool(c, (sl_key){"expert_weights_norm", "norm_topk_prob"}, &renormalise, err);
+    if (st == SL_OK)
+        st = sl_config_string(c, (sl_key){NULL, "quantization_config.quant_method"}, &method, err);
     if (st != SL_OK)
         return st;
     const sl_moe moe = {.n_experts = (uint32_t)s.experts,
                         .n_used = (uint32_t)s.used,
                         .n_ff = (uint32_t)s.ff,
+                        /* the method's only layout is gpt-oss's */
+                        .alternating = method && !strcmp(method, "mxfp4"),
                         .n_ff_shared = (uint32_t)s.ff_shared,
                         .shared_gated = s.ff_shared > 0,
                         .route = {.kind = SL_ROUTE_SOFTMAX,

@@ -40,19 +40,21 @@ void sl_quantize_rows(sl_pass *p, uint32_t act_mask, const float *in, size_t in_
 typedef struct sl_run {
     const sl_product *p;
     const uint8_t *w;
-    sl_scales s; /* of the product's first row, if it has any beside */
+    sl_scales s;           /* of the product's first row, if it has any beside */
+    const uint8_t *addend; /* of its first row, if it has one */
     const void *act;
     size_t act_bytes, batch; /* from one row to the next; rows */
     float *y;                /* output r of row b: y[b * y_stride + r] */
     size_t y_stride, first_task;
 } sl_run;
 
-/* Weights and scales of a product whose part is held, nothing else. */
+/* Weights, scales and addends of a product whose part is held, nothing else. */
 void sl_run_bind(const sl_pass *p, sl_run *u, const sl_product *pr, uint32_t part);
 /* The same in the middle of a pass for any part that stays; false: it is not there now. */
 bool sl_run_peek(const sl_pass *p, sl_run *u, const sl_product *pr, uint32_t part);
-/* Its rows of activations: floats, or in quantised forms. They follow each other without gaps. */
-void sl_run_operand(sl_run *u, const float *in, void *const *act);
+/* Its rows of activations: floats, in_width apart, or in quantised forms, which follow each other
+ * without gaps. */
+void sl_run_operand(sl_run *u, const float *in, size_t in_width, void *const *act);
 /* All runs in one parallel region; sets their first_task. */
 void sl_runs_multiply(sl_pass *p, sl_run *run, uint32_t n);
 

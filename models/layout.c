@@ -65,6 +65,15 @@ static uint32_t add_scales(sl_layout *l, uint32_t part, const sl_tensor *t, cons
     return sl_plan_extent(l->plan, part, e);
 }
 
+static uint32_t add_addend(sl_layout *l, uint32_t part, const sl_matrix *m, uint64_t row0,
+                           uint64_t n_rows)
+{
+    const sl_tensor *t = m->addend;
+    const uint64_t size = sl_weight_row_bytes(m->addend_type, 1);
+    const sl_extent e = {t->extent.file, t->extent.offset + row0 * size, n_rows * size};
+    return sl_plan_extent(l->plan, part, e);
+}
+
 /* Rows row0 .. row0 + n_rows of m as a product, their extents added to the part. Returns its
  * act_mask. */
 static uint32_t make_product(sl_layout *l, uint32_t part, const sl_matrix *m, uint64_t row0,
@@ -78,9 +87,16 @@ static uint32_t make_product(sl_layout *l, uint32_t part, const sl_matrix *m, ui
     p->n_cols = (uint32_t)m->n_cols;
     p->row_bytes = m->row_bytes;
     p->factor = m->factor;
-    const sl_extent e = {t->extent.file, t->extent.offset + row0 * p->row_bytes,
-                         n_rows * p->row_bytes};
+    const sl_extent e = {t->extent.file, t->extent.offset + row0 * m->row_bytes,
+                         n_rows * m->row_bytes};
     p->extent = sl_plan_extent(l->plan, part, e);
+    p->transposed = m->transposed;
+    if (m->transposed)
+        p->row_bytes = sl_weight_row_bytes(p->type, p->n_rows);
+    p->has_addend = m->addend != NULL;
+    p->addend_type = m->addend_type;
+    if (p->has_addend)
+        p->addend_extent = add_addend(l, part, m, row0, n_rows);
     p->s = m->s;
     p->beside = m->scale != NULL;
     p->has_bias = m->bias != NULL;
@@ -206,33 +222,39 @@ static bool alike(const sl_product *a, const sl_product *b)
 {
     return a->type == b->type && a->n_rows == b->n_rows && a->n_cols == b->n_cols &&
            a->row_bytes == b->row_bytes && a->beside == b->beside && a->has_bias == b->has_bias &&
-           a->factor == b->factor && a->s.type == b->s.type && a->s.group == b->s.group &&
+           a->factor == b->factor && a->transposed == b->transposed &&
+           a->has_addend == b->has_addend && a->addend_type == b->addend_type &&
+           a->s.type == b->s.type && a->s.group == b->s.group &&
            a->s.block_rows == b->s.block_rows && a->s.scale_bytes == b->s.scale_bytes;
 }
 
 /* The part of expert e; the first one says what all have to be like. */
 static sl_status add_expert(const layer_ctx *x, sl_experts *all, uint32_t e)
 {
-    static const sl_role roles[3] = {SL_ROLE_EXPERT_GATE, SL_ROLE_EXPERT_UP, SL_ROLE_EXPERT_DOWN};
-    sl_product *const of_all[3] = {&all->gate, &all->up, &all->down};
-    sl_matrix_rows rows;
+    sl_expert own;
     sl_product p;
-    const uint32_t part = sl_plan_part(x->l->plan, all->unit, SL_PART_ON_DEMAND);
-    if (e == 0)
+    sl_status st = sl_expert_of(x->c, x->arch, x->layer, e, &own, x->err);
+    if (st != SL_OK)
+        return st;
+    const uint32_t part = sl_plan_part(x->l->plan, all->unit, SL_PART_ON_DEMAND), n_in = own.n - 1;
+    if (e == 0) {
         all->first_part = part;
-    for (int i = 0; i < 3; i++) {
-        sl_status st = sl_expert_of(x->c, x->arch, x->layer, roles[i], e, &rows, x->err);
-        if (st != SL_OK)
-            return st;
-        if (i == 2)
+        all->n_in = n_in;
+        all->alternating = own.alternating;
+    }
+    for (uint32_t i = 0; i < own.n; i++) {
+        const bool down = i == n_in;
+        const sl_matrix_rows *rows = &own.m[i];
+        sl_product *of_all = down ? &all->down : &all->in[i];
+        if (down)
             sl_plan_part_stage(x->l->plan, part);
-        *(i == 2 ? &all->mid_mask : &all->in_mask) |=
-            make_product(x->l, part, &rows.m, rows.row0, rows.n_rows, &p);
+        *(down ? &all->mid_mask : &all->in_mask) |=
+            make_product(x->l, part, &rows->m, rows->row0, rows->n_rows, &p);
         if (e == 0)
-            *of_all[i] = p;
-        else if (!alike(of_all[i], &p))
+            *of_all = p;
+        else if (n_in != all->n_in || !alike(of_all, &p))
             return sl_fail(x->err, SL_EUNSUPPORTED,
-                           "tensor %s: stored otherwise than that of expert 0", rows.m.t->name);
+                           "tensor %s: stored otherwise than that of expert 0", rows->m.t->name);
     }
     return SL_OK;
 }

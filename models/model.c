@@ -62,6 +62,8 @@ static void use_matrix(checker *c, const sl_matrix *m)
         c->used[c->n_used++] = m->bias;
     if (m->factor_of)
         c->used[c->n_used++] = m->factor_of;
+    if (m->addend)
+        c->used[c->n_used++] = m->addend;
 }
 
 /* The matrix of a role with this shape, and the tensors beside it. */
@@ -217,17 +219,14 @@ static bool need_taps(checker *c, uint32_t layer, uint64_t channels, uint64_t ta
 /* The tensors of expert e. Stacked ones are marked as used once. */
 static bool check_expert(checker *c, uint32_t layer, uint32_t e)
 {
-    static const sl_role roles[3] = {SL_ROLE_EXPERT_GATE, SL_ROLE_EXPERT_UP, SL_ROLE_EXPERT_DOWN};
-    const sl_tensor *last = NULL;
-    for (int i = 0; i < 3; i++) {
-        sl_matrix_rows r;
-        if (sl_expert_of(c->m->ckpt, &c->m->arch, layer, roles[i], e, &r, c->err) != SL_OK)
-            return false;
-        c->m->n_params += r.n_rows * r.m.n_cols;
-        if (r.m.t == last || (e && r.m.t->n_dims == 3))
-            continue;
-        last = r.m.t;
-        use_matrix(c, &r.m);
+    sl_expert own;
+    if (sl_expert_of(c->m->ckpt, &c->m->arch, layer, e, &own, c->err) != SL_OK)
+        return false;
+    for (uint32_t i = 0; i < own.n; i++) {
+        const sl_matrix_rows *r = &own.m[i];
+        c->m->n_params += r->n_rows * r->m.n_cols;
+        if (!e || r->m.t->n_dims == 2)
+            use_matrix(c, &r->m);
     }
     return true;
 }

@@ -16,10 +16,12 @@ typedef struct sl_matrix {
     const sl_tensor *t, *scale, *bias; /* scale, bias: NULL when the blocks hold them */
     const sl_tensor *factor_of;        /* NULL: factor is 1 */
     float factor;                      /* what every output is multiplied with */
-    sl_weight type;
+    const sl_tensor *addend;           /* [n_rows], added to the outputs last; NULL: none */
+    sl_weight type, addend_type;
     uint64_t n_rows, n_cols;
-    size_t row_bytes;
-    sl_scales s; /* all but the addresses */
+    size_t row_bytes; /* of a row's weights */
+    bool transposed;  /* within a range of rows that is read, its columns follow each other */
+    sl_scales s;      /* all but the addresses */
 } sl_matrix;
 
 typedef struct sl_product {
@@ -27,9 +29,13 @@ typedef struct sl_product {
     uint32_t output; /* which of the group's outputs: 0 q, 1 k, 2 v; 0 gate, 1 up; ... */
     uint32_t extent; /* within the step's part */
     uint32_t row0, n_rows, n_cols;
-    size_t row_bytes;
+    size_t row_bytes; /* from one row to the next; of a transposed matrix: from one column */
+    bool transposed;
     float factor; /* times every output, rounded once; 1: none */
-    bool beside;  /* scales are tensors of their own: s and their extents within the part */
+    bool has_addend;
+    sl_weight addend_type;
+    uint32_t addend_extent;
+    bool beside; /* scales are tensors of their own: s and their extents within the part */
     bool has_bias;
     sl_scales s; /* all but the addresses */
     uint32_t scale_extent, bias_extent;
@@ -53,7 +59,9 @@ typedef struct sl_group {
  * lie. */
 typedef struct sl_experts {
     uint32_t unit, first_part;  /* expert e is part first_part + e */
-    sl_product gate, up, down;  /* of every expert; down is the part's second stage */
+    uint32_t n_in;              /* 2: gate and up; 1: both in one */
+    sl_product in[2], down;     /* of every expert; down is the part's second stage */
+    bool alternating;           /* both in one: gate and up row by row; else all of gate first */
     uint32_t in_mask, mid_mask; /* act_mask of gate and up, of down */
 } sl_experts;
 
@@ -62,6 +70,13 @@ typedef struct sl_matrix_rows {
     sl_matrix m;
     uint64_t row0, n_rows;
 } sl_matrix_rows;
+
+/* An expert's matrices: gate and up, or both in one; then down. */
+typedef struct sl_expert {
+    uint32_t n; /* 3 or 2 */
+    sl_matrix_rows m[3];
+    bool alternating; /* as sl_experts */
+} sl_expert;
 
 typedef struct sl_layer_groups {
     sl_group mixer_in, mixer_out; /* q, k, v, or qkv, z, a, b of a delta net; the output */
@@ -111,11 +126,13 @@ sl_status sl_weight_of(const sl_tensor *t, sl_weight *out, sl_err *err);
  * tensor that does not fit. */
 sl_status sl_matrix_of(const sl_checkpoint *c, const sl_arch *arch, const sl_tensor *t,
                        sl_matrix *m, sl_err *err);
-/* Where one matrix of an expert is, in whichever layout the checkpoint has, held against the
- * config: SL_EFORMAT or SL_EUNSUPPORTED names the tensor that is missing or does not fit. role: one
- * of SL_ROLE_EXPERT_*. */
-sl_status sl_expert_of(const sl_checkpoint *c, const sl_arch *arch, uint32_t layer, sl_role role,
-                       uint32_t expert, sl_matrix_rows *out, sl_err *err);
+/* Gives m the values that are added to its outputs, rows of them for each matrix of a stack, if
+ * there is a tensor of them beside it: X.bias of X.weight, X_bias of X_blocks and of X. */
+sl_status sl_matrix_read_addend(const sl_checkpoint *c, uint64_t rows, sl_matrix *m, sl_err *err);
+/* Where an expert's matrices are, in whichever layout the checkpoint has, held against the config:
+ * SL_EFORMAT or SL_EUNSUPPORTED names the tensor that is missing or does not fit. */
+sl_status sl_expert_of(const sl_checkpoint *c, const sl_arch *arch, uint32_t layer, uint32_t expert,
+                       sl_expert *out, sl_err *err);
 /* What a product that begins row rows further down gets. */
 sl_scales sl_scales_from(const sl_scales *s, size_t row);
 
@@ -148,7 +165,7 @@ typedef struct sl_moe_scratch {
     uint32_t *ready;               /* [E] of sl_parts_next() */
     uint32_t *round_slot;          /* [R] */
     struct sl_run *run;            /* [2 * E] */
-    float *gate, *up;              /* [R][F] */
+    float *pair;                   /* [R][2 F] gate and up; then [R][F] their unit, as far apart */
     float *out;                    /* [S][D] outputs of experts */
     void *in[SL_ACT_COUNT];        /* [R][act_bytes of D]: rows of s->act, or of s->norm, by slot */
     void *mid[SL_ACT_COUNT];       /* [R][act_bytes of F, of the shared expert's width] */

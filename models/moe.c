@@ -181,26 +181,53 @@ static void gather_row(void *ctx, size_t i, unsigned worker)
     }
 }
 
+/* pair [2 F] -> its first F floats: silu(gate) * up */
+static void unite(mixture *m, float *pair)
+{
+    enum { MOST = 256 };
+    const size_t F = m->moe->n_ff;
+    float gate[MOST], up[MOST];
+    if (!m->g->experts.alternating) {
+        m->p->k->silu_mul(pair, pair + F, pair, F);
+        return;
+    }
+    for (size_t at = 0; at < F; at += MOST) { /* what is written has been read */
+        const size_t n = F - at < MOST ? F - at : MOST;
+        for (size_t i = 0; i < n; i++) {
+            gate[i] = pair[2 * (at + i)];
+            up[i] = pair[2 * (at + i) + 1];
+        }
+        m->p->k->silu_mul(gate, up, pair + at, n);
+    }
+}
+
 /* silu(gate) * up, in the forms that down wants. */
 static void finish_row(void *ctx, size_t i, unsigned worker)
 {
     (void)worker;
     mixture *m = ((span *)ctx)->m;
     const size_t F = m->moe->n_ff;
-    float *gate = m->x->gate + i * F;
-    m->p->k->silu_mul(gate, m->x->up + i * F, gate, F);
+    float *pair = m->x->pair + i * 2 * F;
+    unite(m, pair);
     for (int form = SL_ACT_F32 + 1; form < SL_ACT_COUNT; form++)
         if (m->g->experts.mid_mask & 1u << form)
             m->p->k->quantize[form](
-                gate, (uint8_t *)m->x->mid[form] + i * sl_act_bytes((sl_act)form, F), F);
+                pair, (uint8_t *)m->x->mid[form] + i * sl_act_bytes((sl_act)form, F), F);
 }
 
-/* The run's rows begin at row of the buffers that hold them in all forms. */
-static void bind(mixture *m, sl_run *u, const sl_product *product, uint32_t part, const float *in,
-                 void *const *act, size_t row)
+/* Rows in the forms that products want: floats of [width], the others in act. */
+typedef struct inputs {
+    const float *in;
+    size_t width;
+    void *const *act;
+} inputs;
+
+/* The run's rows begin at row of these. */
+static void bind(mixture *m, sl_run *u, const sl_product *product, uint32_t part, const inputs *x,
+                 size_t row)
 {
     sl_run_bind(m->p, u, product, part);
-    sl_run_operand(u, in, act);
+    sl_run_operand(u, x->in, x->width, x->act);
     u->act = (const uint8_t *)u->act + row * u->act_bytes;
     u->batch = rows_of(m, part);
 }
@@ -208,24 +235,25 @@ static void bind(mixture *m, sl_run *u, const sl_product *product, uint32_t part
 static void gate_and_up(span *r)
 {
     mixture *m = r->m;
-    const size_t F = m->moe->n_ff;
+    const sl_experts *all = &m->g->experts;
+    const size_t F = m->moe->n_ff, D = m->p->m->arch.n_embd;
     /* One row is where it is; more have to lie side by side. */
     const bool gathered = m->p->rows > 1;
-    const float *in = gathered ? m->x->in[SL_ACT_F32] : m->p->s->norm;
-    void *const *act = gathered ? m->x->in : m->p->s->act;
+    const inputs in = gathered ? (inputs){m->x->in[SL_ACT_F32], D, m->x->in}
+                               : (inputs){m->p->s->norm, D, m->p->s->act};
     if (gathered)
         sl_workers_run(m->p->w, gather_row, r, r->n_rows);
     size_t row = 0;
+    sl_run *u = m->x->run;
     for (uint32_t i = 0; i < r->n_parts; i++) {
-        sl_run *gate = &m->x->run[2 * i], *up = gate + 1;
-        bind(m, gate, &m->g->experts.gate, r->part[i], in, act, gathered ? row : 0);
-        bind(m, up, &m->g->experts.up, r->part[i], in, act, gathered ? row : 0);
-        gate->y = m->x->gate + row * F;
-        up->y = m->x->up + row * F;
-        gate->y_stride = up->y_stride = F;
-        row += gate->batch;
+        for (uint32_t k = 0; k < all->n_in; k++, u++) {
+            bind(m, u, &all->in[k], r->part[i], &in, gathered ? row : 0);
+            u->y = m->x->pair + row * 2 * F + k * F;
+            u->y_stride = 2 * F;
+        }
+        row += rows_of(m, r->part[i]);
     }
-    sl_runs_multiply(m->p, m->x->run, 2 * r->n_parts);
+    sl_runs_multiply(m->p, m->x->run, all->n_in * r->n_parts);
     sl_workers_run(m->p->w, finish_row, r, r->n_rows);
 }
 
@@ -233,13 +261,14 @@ static sl_status down(span *r)
 {
     mixture *m = r->m;
     const size_t D = m->p->m->arch.n_embd;
+    const inputs in = {m->x->pair, 2 * (size_t)m->moe->n_ff, m->x->mid};
     size_t row = 0;
     for (uint32_t i = 0; i < r->n_parts; i++) {
         sl_status st = sl_part_rest(m->p->m->stream, r->part[i], m->p->err);
         if (st != SL_OK)
             return st;
         sl_run *u = &m->x->run[i];
-        bind(m, u, &m->g->experts.down, r->part[i], m->x->gate, m->x->mid, row);
+        bind(m, u, &m->g->experts.down, r->part[i], &in, row);
         u->y = m->x->out + m->x->first[expert_of(m, r->part[i])] * D;
         u->y_stride = D;
         row += u->batch;
@@ -388,7 +417,7 @@ static bool guess_scores(mixture *m, bool shared)
         sl_run u;
         if (!sl_run_peek(p, &u, &step->product[0], step->part))
             return false;
-        sl_run_operand(&u, x->guess_norm, x->guess_act);
+        sl_run_operand(&u, x->guess_norm, D, x->guess_act);
         u.batch = p->rows;
         u.y = x->score + step->product[0].row0;
         u.y_stride = m->moe->n_experts;

@@ -57,6 +57,8 @@ static const struct {
     [SL_ROLE_FUSED_GATE_UP] = {"blk.%u.ffn_gate_up_exps.weight",
                                "model.layers.%u.mlp.experts.gate_up_proj"},
     [SL_ROLE_FUSED_DOWN] = {"blk.%u.ffn_down_exps.weight", "model.layers.%u.mlp.experts.down_proj"},
+    [SL_ROLE_BLOCKS_GATE_UP] = {"", "model.layers.%u.mlp.experts.gate_up_proj_blocks"},
+    [SL_ROLE_BLOCKS_DOWN] = {"", "model.layers.%u.mlp.experts.down_proj_blocks"},
 };
 
 static const char *name_of(const sl_arch *arch, sl_role role)

@@ -23,22 +23,40 @@ static const sl_run *run_of(const region *r, size_t task)
     return &r->run[low];
 }
 
+/* Outputs row .. row + n of the run's. */
+static void add_to_outputs(const sl_kernels *k, const sl_run *u, size_t row, size_t n)
+{
+    float v[256];
+    enum { MOST = sizeof v / sizeof *v };
+    const sl_weight type = u->p->addend_type;
+    for (size_t at = row; at < row + n; at += MOST) {
+        const size_t left = row + n - at, some = left < MOST ? left : MOST;
+        k->dequantize[type](u->addend + sl_weight_row_bytes(type, at), v, some, NULL);
+        for (size_t b = 0; b < u->batch; b++)
+            k->add(u->y + b * u->y_stride + at, v, some);
+    }
+}
+
 static void multiply_rows(void *ctx, size_t task, unsigned worker)
 {
     const region *r = ctx;
     const sl_run *u = run_of(r, task);
-    size_t row = (task - u->first_task) * r->rows_per_task, left = u->p->n_rows - row;
+    const sl_product *p = u->p;
+    size_t row = (task - u->first_task) * r->rows_per_task, left = p->n_rows - row;
     const sl_session *s = r->p->s;
+    const sl_kernels *k = r->p->k;
     const size_t scratch_bytes = (size_t)sl_round_up(s->model->layout.mul_scratch_bytes, 64);
-    const sl_scales scales = u->p->beside ? sl_scales_from(&u->s, row) : u->s;
+    const sl_scales scales = p->beside ? sl_scales_from(&u->s, row) : u->s;
     const size_t n_rows = left < r->rows_per_task ? left : r->rows_per_task;
-    r->p->k->mul[u->p->type](u->w + row * u->p->row_bytes, u->p->row_bytes, n_rows, u->p->n_cols,
-                             u->act, u->act_bytes, u->batch, u->y + row, u->y_stride,
-                             s->mul_scratch + worker * scratch_bytes,
-                             u->p->beside ? &scales : NULL);
-    for (size_t b = 0; u->p->factor != 1.0f && b < u->batch; b++)
+    const size_t at = p->transposed ? sl_weight_row_bytes(p->type, row) : row * p->row_bytes;
+    sl_mul_fn *mul = p->transposed ? k->mul_transposed[p->type] : k->mul[p->type];
+    mul(u->w + at, p->row_bytes, n_rows, p->n_cols, u->act, u->act_bytes, u->batch, u->y + row,
+        u->y_stride, s->mul_scratch + worker * scratch_bytes, p->beside ? &scales : NULL);
+    for (size_t b = 0; p->factor != 1.0f && b < u->batch; b++)
         for (size_t i = 0; i < n_rows; i++)
-            u->y[b * u->y_stride + row + i] *= u->p->factor;
+            u->y[b * u->y_stride + row + i] *= p->factor;
+    if (p->has_addend)
+        add_to_outputs(k, u, row, n_rows);
 }
 
 /* Rows of a task: about eight tasks per thread, so that the slowest thread's tail is short; whole
@@ -52,13 +70,6 @@ static size_t rows_per_task(const sl_run *run, uint32_t n, unsigned n_threads)
     return (size_t)sl_round_up((rows + tasks - 1) / tasks, SL_ROW_GROUP);
 }
 
-/* From one row of a product's activations to the next. */
-static size_t act_bytes_of(const sl_product *p)
-{
-    const sl_act form = sl_weight_about(p->type)->act;
-    return form == SL_ACT_F32 ? p->n_cols * sizeof(float) : sl_act_bytes(form, p->n_cols);
-}
-
 void sl_run_bind(const sl_pass *p, sl_run *u, const sl_product *pr, uint32_t part)
 {
     const sl_stream *stream = p->m->stream;
@@ -69,6 +80,8 @@ void sl_run_bind(const sl_pass *p, sl_run *u, const sl_product *pr, uint32_t par
         u->s.scale = sl_part_data(stream, part, pr->scale_extent);
     if (pr->has_bias)
         u->s.bias = sl_part_data(stream, part, pr->bias_extent);
+    if (pr->has_addend)
+        u->addend = sl_part_data(stream, part, pr->addend_extent);
 }
 
 bool sl_run_peek(const sl_pass *p, sl_run *u, const sl_product *pr, uint32_t part)
@@ -81,14 +94,17 @@ bool sl_run_peek(const sl_pass *p, sl_run *u, const sl_product *pr, uint32_t par
         u->s.scale = sl_part_peek(stream, part, pr->scale_extent);
     if (u->w && pr->has_bias)
         u->s.bias = sl_part_peek(stream, part, pr->bias_extent);
-    return u->w && (!pr->beside || u->s.scale) && (!pr->has_bias || u->s.bias);
+    if (u->w && pr->has_addend)
+        u->addend = sl_part_peek(stream, part, pr->addend_extent);
+    return u->w && (!pr->beside || u->s.scale) && (!pr->has_bias || u->s.bias) &&
+           (!pr->has_addend || u->addend);
 }
 
-void sl_run_operand(sl_run *u, const float *in, void *const *act)
+void sl_run_operand(sl_run *u, const float *in, size_t in_width, void *const *act)
 {
     const sl_act form = sl_weight_about(u->p->type)->act;
     u->act = form == SL_ACT_F32 ? (const void *)in : act[form];
-    u->act_bytes = act_bytes_of(u->p);
+    u->act_bytes = form == SL_ACT_F32 ? in_width * sizeof(float) : sl_act_bytes(form, u->p->n_cols);
 }
 
 void sl_runs_multiply(sl_pass *p, sl_run *run, uint32_t n)
@@ -124,7 +140,7 @@ static sl_status run_step(sl_pass *p, const sl_step *step, const step_ctx *c)
         const sl_product *pr = &step->product[i];
         sl_run *u = &run[i];
         sl_run_bind(p, u, pr, step->part);
-        sl_run_operand(u, o->in, c->act);
+        sl_run_operand(u, o->in, o->in_width, c->act);
         u->batch = o->rows;
         u->y = o->out[pr->output] + pr->row0;
         u->y_stride = o->out_width[pr->output];

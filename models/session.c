@@ -145,8 +145,7 @@ static void lay_moe(carver *c, sl_session *s, const sl_model *m)
     x->ready = carve(c, E, sizeof(uint32_t));
     x->round_slot = carve(c, R, sizeof(uint32_t));
     x->run = carve(c, 2 * E, sizeof(sl_run));
-    x->gate = carve(c, R * F, sizeof(float));
-    x->up = carve(c, R * F, sizeof(float));
+    x->pair = carve(c, R * 2 * F, sizeof(float));
     x->out = carve(c, S * D, sizeof(float));
     carve_acts(c, l->expert_in_mask, R, D, x->in);
     carve_acts(c, l->expert_mid_mask & ~floats, R, larger(F, shared), x->mid);

@@ -13,10 +13,10 @@
 #include <string.h>
 #include <time.h>
 
-/* level; dequantize, mul; quantize; 7 slots tested here; 5 in kernels_attention.c; 10 in
- * kernels_route.c; 5 in kernels_delta.c. */
-_Static_assert(sizeof(sl_kernels) ==
-                   sizeof(void *) * (1 + 2 * SL_W_COUNT + SL_ACT_COUNT + 7 + 5 + 10 + 5),
+/* level; dequantize, mul, mul_transposed; quantize; 7 slots tested here; 5 in kernels_attention.c;
+ * 10 in kernels_route.c; 5 in kernels_delta.c. */
+_Static_assert(sizeof(sl_kernels) == sizeof(void *) * (1 + 2 * SL_W_COUNT + SL_W_TRANSPOSED_COUNT +
+                                                       SL_ACT_COUNT + 7 + 5 + 10 + 5),
                "a new slot needs a test: then count it here");
 
 enum { PAD = 64, MOST = 70000 };
@@ -174,6 +174,71 @@ static void test_products(const sl_kernels *scalar, const sl_kernels *k)
         test_case("%s: mul %s, several blocks of rows", k->level, product_names[t]);
         product_case(scalar, k, products[t], RANDOM, 29, 6000, 2, 0);
         product_case(scalar, k, products[t], RANDOM, 33, 3001, 6, 1);
+    }
+}
+
+/* Against scalar mul with the rows laid side by side. Weights end with their memory; the bytes
+ * between a column's last element and the next column's first are other numbers. */
+static void transposed_case(const sl_kernels *scalar, const sl_kernels *k, sl_weight type,
+                            enum pattern p, size_t n_rows, size_t n_cols, size_t n_batch,
+                            size_t gap)
+{
+    const size_t size = size_of(type), col_bytes = n_rows * size + gap, y_stride = n_rows + 3;
+    const size_t act_bytes = (n_cols * 4 + 63) / 64 * 64, row_bytes = n_cols * size;
+    const size_t w_bytes = n_cols ? (n_cols - 1) * col_bytes + n_rows * size : 0;
+    uint8_t *memory = malloc(w_bytes + 1), *w = memory + 1,
+            *straight = malloc(n_rows * row_bytes + 1);
+    float *x = room(n_batch * act_bytes / 4), *y = room(n_batch * y_stride);
+    memset(memory, 0x41, w_bytes + 1);
+    for (size_t r = 0; r < n_rows; r++) {
+        weights_from(type, p, straight + r * row_bytes, n_cols);
+        for (size_t c = 0; c < n_cols; c++)
+            memcpy(w + c * col_bytes + r * size, straight + r * row_bytes + c * size, size);
+    }
+    for (size_t b = 0; b < n_batch; b++)
+        fill(p == DENORMALS ? RANDOM : p, x + PAD + b * act_bytes / 4, n_cols);
+    k->mul_transposed[type](w, col_bytes, n_rows, n_cols, x + PAD, act_bytes, n_batch, y + PAD,
+                            y_stride, NULL, NULL);
+    CHECK(canaries(y, n_batch * y_stride));
+    for (size_t b = 0; b < n_batch; b++) {
+        for (size_t r = 0; r < y_stride; r++) {
+            float one = canary;
+            if (r < n_rows)
+                scalar->mul[type](straight + r * row_bytes, row_bytes, 1, n_cols,
+                                  x + PAD + b * act_bytes / 4, act_bytes, 1, &one, 1, NULL, NULL);
+            CHECK_SAME(y + PAD + b * y_stride + r, &one, 1);
+        }
+    }
+    free(memory);
+    free(straight);
+    free(x);
+    free(y);
+}
+
+static void test_transposed(const sl_kernels *scalar, const sl_kernels *k)
+{
+    static const size_t many[] = {31, 32, 63, 64, 65, 100, 127, 128, 129, 300};
+    for (int t = 0; t < SL_W_TRANSPOSED_COUNT; t++) {
+        const sl_weight type = (sl_weight)t;
+        const char *name = sl_weight_about(type)->name;
+        for (int p = 0; p < N_PATTERNS; p++)
+            for (size_t n_cols = 0; n_cols <= 50; n_cols += n_cols < 34 ? 1 : 4) {
+                test_case("%s: mul_transposed %s, %s, %zu columns", k->level, name,
+                          pattern_names[p], n_cols);
+                transposed_case(scalar, k, type, (enum pattern)p, 37, n_cols, 1, 0);
+                transposed_case(scalar, k, type, (enum pattern)p, 21, n_cols, 5, 2);
+            }
+        for (size_t n_batch = 1; n_batch <= 9; n_batch++)
+            for (size_t n_rows = 0; n_rows <= 34; n_rows++) {
+                test_case("%s: mul_transposed %s, %zu rows, batch of %zu", k->level, name, n_rows,
+                          n_batch);
+                transposed_case(scalar, k, type, RANDOM, n_rows, 40, n_batch, n_rows % 3);
+            }
+        for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+            test_case("%s: mul_transposed %s, %zu rows", k->level, name, many[i]);
+            transposed_case(scalar, k, type, RANDOM, many[i], 333, 1, 6);
+            transposed_case(scalar, k, type, RANDOM, many[i], 40, 7, 0);
+        }
     }
 }
 
@@ -483,18 +548,19 @@ static double seconds(void)
 }
 
 /* Best of some runs that together take a fifth of a second. */
-static double time_product(const sl_kernels *k, sl_weight type, size_t n_rows, size_t n_cols,
-                           size_t n_batch)
+static double time_product(sl_mul_fn *mul, sl_weight type, size_t n_rows, size_t n_cols,
+                           size_t n_batch, bool transposed)
 {
-    const size_t row_bytes = n_cols * size_of(type), act_bytes = n_cols * 4;
-    uint8_t *w = aligned_alloc(64, n_rows * row_bytes);
+    const size_t act_bytes = n_cols * 4, bytes = n_rows * n_cols * size_of(type);
+    const size_t row_bytes = (transposed ? n_rows : n_cols) * size_of(type);
+    uint8_t *w = aligned_alloc(64, bytes);
     float *x = room(n_batch * n_cols), *y = room(n_batch * n_rows);
     fill(RANDOM, x, n_batch * n_cols);
-    memset(w, 0x11, n_rows * row_bytes);
+    memset(w, 0x11, bytes);
     double best = 1e9, total = 0;
     while (total < 0.2) {
         const double start = seconds();
-        k->mul[type](w, row_bytes, n_rows, n_cols, x, act_bytes, n_batch, y, n_rows, NULL, NULL);
+        mul(w, row_bytes, n_rows, n_cols, x, act_bytes, n_batch, y, n_rows, NULL, NULL);
         const double took = seconds() - start;
         best = took < best ? took : best;
         total += took;
@@ -505,22 +571,31 @@ static double time_product(const sl_kernels *k, sl_weight type, size_t n_rows, s
     return best;
 }
 
+static void bench_product(const char *level, const char *what, sl_mul_fn *mul, sl_weight type,
+                          bool transposed)
+{
+    const bool slow = !strcmp(level, "scalar");
+    const size_t n = 4096, big = slow ? 512 : 16384, size = size_of(type);
+    const size_t some = slow ? 12 : 480, n_batch = slow ? 3 : 512;
+    const double memory = time_product(mul, type, big, n, 1, transposed);
+    const double cache = time_product(mul, type, 48, n, 1, transposed);
+    const double batch = time_product(mul, type, some, n, n_batch, transposed);
+    printf("%-8s %-14s %-4s  1 row: %6.2f GB/s from memory, %6.2f from cache;  512 rows: %6.1f "
+           "GFLOP/s\n",
+           level, what, sl_weight_about(type)->name, (double)(big * n * size) / memory * 1e-9,
+           (double)(48 * n * size) / cache * 1e-9,
+           2.0 * (double)(some * n_batch * n) / batch * 1e-9);
+}
+
 static void bench(sl_cpu_level best)
 {
     for (unsigned l = 0; l <= best; l++) {
         sl_kernels k;
         sl_kernels_init(&k, (sl_cpu_level)l);
-        for (int t = 0; t < N_PRODUCTS; t++) {
-            const size_t n = 4096, big = l ? 16384 : 512, size = size_of(products[t]);
-            const double memory = time_product(&k, products[t], big, n, 1);
-            const double cache = time_product(&k, products[t], 48, n, 1);
-            const double batch = time_product(&k, products[t], l ? 480 : 12, n, l ? 512 : 3);
-            printf("%-6s mul %-4s  1 row: %6.2f GB/s from memory, %6.2f from cache;  512 rows: "
-                   "%6.1f GFLOP/s\n",
-                   k.level, product_names[t], (double)(big * n * size) / memory * 1e-9,
-                   (double)(48 * n * size) / cache * 1e-9,
-                   2.0 * (double)((l ? 480 * 512 : 12 * 3) * n) / batch * 1e-9);
-        }
+        for (int t = 0; t < N_PRODUCTS; t++)
+            bench_product(k.level, "mul", k.mul[products[t]], products[t], false);
+        for (int t = 0; t < SL_W_TRANSPOSED_COUNT; t++)
+            bench_product(k.level, "mul_transposed", k.mul_transposed[t], (sl_weight)t, true);
     }
 }
 
@@ -538,6 +613,7 @@ int main(int argc, char **argv)
         sl_kernels k;
         sl_kernels_init(&k, (sl_cpu_level)l);
         test_products(&scalar, &k);
+        test_transposed(&scalar, &k);
         test_product_value(&k);
         test_rows(&scalar, &k);
         test_row_values(&k);

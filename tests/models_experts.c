@@ -1,18 +1,34 @@
 /* Proves: experts are the same however a folder holds them. One tensor per expert and matrix,
- * stacks of three dimensions, gate and up fused: the logits are the same bytes, for bf16 weights
- * and for MLX's, whose scales lie beside them. Layers without experts may stand among those with
- * them. A folder whose experts do not fit the config, or are stored in a way that cannot be
- * multiplied, is refused with one line. The folders are made here, out of
- * tests/data/models/qwen3_moe. */
+ * stacks of three dimensions, gate and up fused, one after the other or alternating, rows or
+ * columns first: the logits are the same bytes, for bf16 weights and for MLX's, whose scales lie
+ * beside them. MXFP4 blocks give what their values give as floats; vectors that lie beside the
+ * matrices are added. Layers without experts may stand among those with them. A folder whose
+ * experts do not fit the config, or are stored in a way that cannot be multiplied, is refused with
+ * one line. The folders are made here, out of tests/data/models/qwen3_moe and qwen3_5_moe. */
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../kernels/half.h"
 #include "lib_folder.h"
 #include "lib_model.h"
 
 enum { T = 40, V = 512, E = 8, D = 256, F = 64, GROUP = 64, WIDE = 256 };
 
-typedef enum way { APART, STACKED, FUSED, TRANSPOSED, MISSING, WIDE_STACK, MIXED } way;
+typedef enum way {
+    APART,
+    STACKED,
+    FUSED,
+    ALTERNATING,
+    TRANSPOSED,
+    TRANSPOSED_ALTERNATING,
+    HALF_TRANSPOSED, /* gate and up, but not down */
+    MISSING,
+    WIDE_STACK,
+    MIXED
+} way;
+
+/* As configs of gpt-oss say it. */
+static const char mxfp4_config[] = ",\"quantization_config\":{\"quant_method\":\"mxfp4\"}}";
 
 /* ---- experts ---- */
 
@@ -58,26 +74,53 @@ static void put_whole(writer *w, uint32_t layer, const char *what, uint32_t rows
     put_tensor(w, name, "BF16", shape, bytes, (size_t)E * rows * cols * 2);
 }
 
-static void put_fused(writer *w, uint32_t layer, const stack m[3], bool transposed)
+/* E matrices of 16-bit values, turned. */
+static void turn(uint16_t *v, uint32_t rows, uint32_t cols)
 {
-    const size_t one = matrix_bytes(&m[0]);
-    uint8_t *both = must(malloc(2 * E * one));
-    for (uint32_t e = 0; e < E; e++) {
-        memcpy(both + 2 * e * one, m[0].bytes + e * one, one);
-        memcpy(both + (2 * e + 1) * one, m[1].bytes + e * one, one);
+    const size_t n = (size_t)rows * cols;
+    uint16_t *one = must(malloc(n * sizeof *one));
+    for (uint32_t e = 0; e < E; e++, v += n) {
+        memcpy(one, v, n * sizeof *one);
+        for (size_t i = 0; i < n; i++)
+            v[i % cols * rows + i / cols] = one[i];
     }
-    if (transposed)
-        put_whole(w, layer, "gate_up_proj", D, 2 * F, both);
-    else
-        put_whole(w, layer, "gate_up_proj", 2 * F, D, both);
-    put_whole(w, layer, "down_proj", D, F, m[2].bytes);
+    free(one);
+}
+
+/* Rows of gate and of up in one, expert after expert. */
+static uint8_t *pair_of(const stack *gate, const stack *up, bool alternating)
+{
+    const size_t one = matrix_bytes(gate), row = gate->row_bytes;
+    uint8_t *both = must(malloc(2 * E * one));
+    for (size_t e = 0; e < E; e++)
+        for (size_t r = 0; r < gate->rows; r++) {
+            uint8_t *at = both + 2 * e * one + (alternating ? 2 * r * row : r * row);
+            memcpy(at, gate->bytes + e * one + r * row, row);
+            memcpy(at + (alternating ? row : one), up->bytes + e * one + r * row, row);
+        }
+    return both;
+}
+
+static void put_fused(writer *w, uint32_t layer, const stack m[3], way how)
+{
+    const bool columns = how != FUSED && how != ALTERNATING;
+    uint8_t *both = pair_of(&m[0], &m[1], how == ALTERNATING || how == TRANSPOSED_ALTERNATING);
+    if (columns)
+        turn((void *)both, 2 * F, D);
+    put_whole(w, layer, "gate_up_proj", columns ? D : 2 * F, columns ? 2 * F : D, both);
+    if (columns && how != HALF_TRANSPOSED) {
+        turn((void *)m[2].bytes, D, F);
+        put_whole(w, layer, "down_proj", F, D, m[2].bytes);
+    } else {
+        put_whole(w, layer, "down_proj", D, F, m[2].bytes);
+    }
     free(both);
 }
 
 static void put_experts(writer *w, uint32_t layer, const stack m[3], way how)
 {
-    if (how == FUSED || how == TRANSPOSED) {
-        put_fused(w, layer, m, how == TRANSPOSED);
+    if (how >= FUSED && how <= HALF_TRANSPOSED) {
+        put_fused(w, layer, m, how);
         return;
     }
     for (int i = 0; i < 3; i++) {
@@ -180,6 +223,107 @@ static const char *make(const char *dir, const char *name, way how, const char *
     return path;
 }
 
+/* ---- MXFP4 ---- */
+
+/* A stack in F32, from one in bf16. */
+static stack floats_of(const stack *s)
+{
+    const size_t n = (size_t)E * s->rows * s->cols;
+    stack out = {s->name, "F32", s->rows, s->cols, s->cols * sizeof(float), NULL};
+    float *v = must(malloc(n * sizeof *v));
+    for (size_t i = 0; i < n; i++)
+        v[i] = sl_bfloat_to_float(sl_load_u16(s->bytes + 2 * i));
+    out.bytes = (void *)v;
+    return out;
+}
+
+/* The codes of a stack of floats, two a byte, and a scale per 32; the floats become what they stand
+ * for. */
+static void round_to_mxfp4(const stack *s, stack *blocks, stack *scales)
+{
+    static const float e2m1[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    const size_t n = (size_t)E * s->rows * s->cols;
+    float *v = (void *)s->bytes;
+    *blocks = (stack){s->name, "U8", s->rows, s->cols, s->cols / 2, must(calloc(n / 2, 1))};
+    *scales = (stack){s->name, "U8", s->rows, s->cols, s->cols / 32, must(malloc(n / 32))};
+    for (size_t i = 0; i < n; i += 32) {
+        float most = 0x1p-30f;
+        for (size_t k = i; k < i + 32; k++)
+            most = fmaxf(most, fabsf(v[k]));
+        const int e = ilogbf(most) - 2; /* 4 or 6 is the largest code */
+        scales->bytes[i / 32] = (uint8_t)(e + 127);
+        for (size_t k = i; k < i + 32; k++) {
+            unsigned best = 0;
+            for (unsigned c = 1; c < 8; c++)
+                if (fabsf(ldexpf(e2m1[c], e) - fabsf(v[k])) <
+                    fabsf(ldexpf(e2m1[best], e) - fabsf(v[k])))
+                    best = c;
+            blocks->bytes[k / 2] |= (uint8_t)((best | (v[k] < 0 ? 8 : 0)) << (k % 2 * 4));
+            v[k] = copysignf(ldexpf(e2m1[best], e), v[k]);
+        }
+    }
+}
+
+static void put_mxfp4(writer *w, uint32_t layer, const char *what, uint32_t rows, uint32_t cols,
+                      const void *blocks, const void *scales, bool has_scales)
+{
+    char name[128], shape[64];
+    const size_t n = (size_t)E * rows * cols;
+    snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%s_blocks", layer, what);
+    snprintf(shape, sizeof shape, "%d,%u,%u,16", E, rows, cols / 32);
+    put_tensor(w, name, "U8", shape, blocks, n / 2);
+    snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%s_scales", layer, what);
+    snprintf(shape, sizeof shape, "%d,%u,%u", E, rows, cols / 32);
+    if (has_scales)
+        put_tensor(w, name, "U8", shape, scales, n / 32);
+}
+
+/* Folders dir/name and dir/name-plain: MXFP4, and what it stands for as floats, apart. */
+static const char *make_mxfp4(const char *dir, const char *name, bool has_scales, char plain[300])
+{
+    static char path[300];
+    static const char *const names[3] = {"gate_proj", "up_proj", "down_proj"};
+    sl_checkpoint *c = NULL;
+    writer out[2] = {{0}};
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    snprintf(plain, 300, "%s/%s-plain", dir, name);
+    mkdir(path, 0777);
+    mkdir(plain, 0777);
+    if (!CHECK(sl_checkpoint_open(test_data("models/qwen3_moe"), &c, NULL) == SL_OK))
+        exit(1);
+    put_rest(&out[0], c, 0);
+    put_rest(&out[1], c, 0);
+    for (uint32_t layer = 0; layer < 2; layer++) {
+        stack blocks[3], scales[3];
+        for (int i = 0; i < 3; i++) {
+            stack s = read_stack(c, layer, names[i], i == 2 ? D : F, i == 2 ? F : D);
+            stack v = floats_of(&s);
+            round_to_mxfp4(&v, &blocks[i], &scales[i]);
+            put_apart(&out[1], layer, &v, "weight", E);
+            free(v.bytes);
+            free(s.bytes);
+        }
+        uint8_t *both = pair_of(&blocks[0], &blocks[1], true),
+                *both_scales = pair_of(&scales[0], &scales[1], true);
+        put_mxfp4(&out[0], layer, "gate_up_proj", 2 * F, D, both, both_scales, true);
+        put_mxfp4(&out[0], layer, "down_proj", D, F, blocks[2].bytes, scales[2].bytes, has_scales);
+        free(both);
+        free(both_scales);
+        for (int i = 0; i < 3; i++) {
+            free(blocks[i].bytes);
+            free(scales[i].bytes);
+        }
+    }
+    finish(&out[0], path);
+    finish(&out[1], plain);
+    write_config(path, "models/qwen3_moe", mxfp4_config);
+    write_config(plain, "models/qwen3_moe", "}");
+    sl_checkpoint_close(&c);
+    return path;
+}
+
+/* ---- MLX ---- */
+
 /* MLX's layout with random codes: what they stand for does not matter here. */
 static const char *make_mlx(const char *dir, const char *name, bool stacked)
 {
@@ -216,6 +360,126 @@ static const char *make_mlx(const char *dir, const char *name, bool stacked)
     }
     finish(w, path);
     write_config(path, "models/qwen3_moe", ",\"quantization\":{\"group_size\":64,\"bits\":4}}");
+    sl_checkpoint_close(&c);
+    return path;
+}
+
+/* ---- vectors that are added ---- */
+
+static uint16_t to_bf16(float f)
+{
+    return (uint16_t)(sl_bits_of_float(f) >> 16);
+}
+
+static void put_vectors(writer *w, uint32_t layer, const char *what, uint32_t n, const uint16_t *v)
+{
+    char name[128], shape[64];
+    snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%s_bias", layer, what);
+    snprintf(shape, sizeof shape, "%d,%u", E, n);
+    put_tensor(w, name, "BF16", shape, v, (size_t)E * n * 2);
+}
+
+/* A folder whose last layer drowns all else: gate and up are their vectors alone, down is the same
+ * for all experts, and its outputs are large. layer_out [D]: these. */
+static const char *make_constant(const char *dir, const char *name, way how, uint32_t n_down,
+                                 double layer_out[D])
+{
+    static char path[300];
+    static uint16_t pair[E * 2 * F], down[E * D];
+    sl_checkpoint *c = NULL;
+    uint64_t seed = 21;
+    const bool alternating = how == ALTERNATING || how == TRANSPOSED_ALTERNATING;
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    mkdir(path, 0777);
+    if (!CHECK(sl_checkpoint_open(test_data("models/qwen3_moe"), &c, NULL) == SL_OK))
+        exit(1);
+    writer out = {0}, *w = &out;
+    put_rest(w, c, 0);
+    for (uint32_t layer = 0; layer < 2; layer++) {
+        stack m[3] = {read_stack(c, layer, "gate_proj", F, D),
+                      read_stack(c, layer, "up_proj", F, D),
+                      read_stack(c, layer, "down_proj", D, F)};
+        const size_t one = matrix_bytes(&m[2]);
+        for (size_t e = 1; layer && e < E; e++)
+            memcpy(m[2].bytes + e * one, m[2].bytes, one);
+        if (layer) {
+            memset(m[0].bytes, 0, E * matrix_bytes(&m[0]));
+            memset(m[1].bytes, 0, E * matrix_bytes(&m[1]));
+            for (size_t r = 0; r < D; r++)
+                down[r] = to_bf16(3e6f * test_random_float(&seed));
+            for (size_t i = 0; i < F; i++) {
+                const float gate = 3 * test_random_float(&seed),
+                            up = 1e7f * test_random_float(&seed);
+                pair[alternating ? 2 * i : i] = to_bf16(gate);
+                pair[alternating ? 2 * i + 1 : F + i] = to_bf16(up);
+            }
+            for (size_t r = 0; r < D; r++) {
+                layer_out[r] = (double)sl_bfloat_to_float(down[r]);
+                for (size_t i = 0; i < F; i++) {
+                    const double g = (double)sl_bfloat_to_float(pair[alternating ? 2 * i : i]),
+                                 u = (double)sl_bfloat_to_float(
+                                     pair[alternating ? 2 * i + 1 : F + i]),
+                                 weight = (double)sl_bfloat_to_float(
+                                     sl_load_u16(m[2].bytes + 2 * (r * F + i)));
+                    layer_out[r] += weight * g / (1 + exp(-g)) * u;
+                }
+            }
+            for (size_t e = 1; e < E; e++) {
+                memcpy(pair + e * 2 * F, pair, 2 * F * sizeof *pair);
+                memcpy(down + e * D, down, D * sizeof *down);
+            }
+            put_vectors(w, layer, "gate_up_proj", 2 * F, pair);
+            put_vectors(w, layer, "down_proj", n_down, down);
+        }
+        put_experts(w, layer, m, how);
+        for (int i = 0; i < 3; i++)
+            free(m[i].bytes);
+    }
+    finish(w, path);
+    write_config(path, "models/qwen3_moe", alternating ? mxfp4_config : "}");
+    sl_checkpoint_close(&c);
+    return path;
+}
+
+/* ---- columns first where gate and up are square ---- */
+
+static bool is_fused(const sl_tensor *t)
+{
+    return t->n_dims == 3 && strstr(t->name, ".mlp.experts.");
+}
+
+/* tests/data/models/qwen3_5_moe with its experts turned. */
+static const char *make_square(const char *dir)
+{
+    static char path[300];
+    sl_checkpoint *c = NULL;
+    snprintf(path, sizeof path, "%s/square", dir);
+    mkdir(path, 0777);
+    if (!CHECK(sl_checkpoint_open(test_data("models/qwen3_5_moe"), &c, NULL) == SL_OK))
+        exit(1);
+    writer out = {0};
+    for (uint32_t i = 0; i < sl_checkpoint_tensor_count(c); i++) {
+        const sl_tensor *t = sl_checkpoint_tensor(c, i);
+        uint64_t n = 0, dims[sizeof t->dims / sizeof *t->dims];
+        memcpy(dims, t->dims, sizeof dims);
+        void *bytes = must(golden(c, t->name, &n));
+        char shape[64];
+        if (is_fused(t)) {
+            CHECK(dims[0] == E);
+            turn(bytes, (uint32_t)dims[1], (uint32_t)dims[2]);
+            dims[1] = t->dims[2];
+            dims[2] = t->dims[1];
+        }
+        size_t at = 0;
+        for (uint32_t k = 0; k < t->n_dims; k++)
+            at += (size_t)snprintf(shape + at, sizeof shape - at, "%s%llu", k ? "," : "",
+                                   (unsigned long long)dims[k]);
+        put_tensor(&out, t->name, sl_dtype_about(t->type)->name, shape, bytes,
+                   (size_t)t->extent.len);
+        free(bytes);
+    }
+    finish(&out, path);
+    write_config(path, "models/qwen3_5_moe", "}");
     sl_checkpoint_close(&c);
     return path;
 }
@@ -273,6 +537,48 @@ static void one_answer(const char *what, const char *path)
     same(what, path, &s);
 }
 
+/* Near the folder of floats: int8 activations, as in models_layouts.c. */
+static void near(const char *what, const char *path, const char *plain)
+{
+    const setting s = setting_default();
+    double rms = 0;
+    test_case("%s", what);
+    if (!answer(plain, &s, want) || !answer(path, &s, got))
+        return;
+    const double most = max_difference(want, got, T * V, &rms);
+    printf("%s against the same values in F32: max %.3g, rms %.3g\n", what, most, rms);
+    CHECK(rms > 0 && rms < 0.17 && most < 6 * 0.17, "rms %g, max %g", rms, most);
+}
+
+/* Logits of a folder of make_constant(): those of one vector, whatever the token. */
+static void constant(const char *what, const char *path, const double x[D])
+{
+    const setting s = setting_default();
+    sl_checkpoint *c = NULL;
+    uint64_t n = 0;
+    test_case("%s", what);
+    if (!answer(path, &s, got) ||
+        !CHECK(sl_checkpoint_open(test_data("models/qwen3_moe"), &c, NULL) == SL_OK))
+        return;
+    uint8_t *norm = must(golden(c, "model.norm.weight", &n)),
+            *head = must(golden(c, "lm_head.weight", &n));
+    double square = 0, worst = 0;
+    for (int i = 0; i < D; i++)
+        square += x[i] * x[i] / D;
+    for (int v = 0; v < V; v++) {
+        double logit = 0;
+        for (int i = 0; i < D; i++)
+            logit += x[i] / sqrt(square) * (double)sl_bfloat_to_float(sl_load_u16(norm + 2 * i)) *
+                     (double)sl_bfloat_to_float(sl_load_u16(head + 2 * (v * D + i)));
+        for (int t = 0; t < T; t++)
+            worst = fmax(worst, fabs((double)got[t * V + v] - logit));
+    }
+    CHECK(worst < 1e-3, "%g", worst);
+    free(norm);
+    free(head);
+    sl_checkpoint_close(&c);
+}
+
 int main(void)
 {
     char dir[] = "/tmp/sluice-experts-XXXXXX", command[64];
@@ -293,8 +599,32 @@ int main(void)
     one_answer("MLX, apart", make_mlx(dir, "mlx", false));
     same("MLX, stacked", make_mlx(dir, "mlx-stacked", true), &s);
 
-    refused("transposed", make(dir, "transposed", TRANSPOSED, "}"),
-            "gate_up_proj is stored transposed, [experts, inputs, outputs]: this is not supported");
+    CHECK(answer(test_data("models/qwen3_moe"), &s, want));
+    same("alternating", make(dir, "alternating", ALTERNATING, mxfp4_config), &s);
+    same("columns first", make(dir, "columns", TRANSPOSED, "}"), &s);
+    same("columns first, alternating", make(dir, "columns2", TRANSPOSED_ALTERNATING, mxfp4_config),
+         &s);
+    one_answer("columns first, at the floor", make(dir, "columns3", TRANSPOSED, "}"));
+    CHECK(answer(test_data("models/qwen3_5_moe"), &s, want));
+    same("columns first, square", make_square(dir), &s);
+
+    char plain[300];
+    double x[D];
+    const char *mxfp4 = make_mxfp4(dir, "mxfp4", true, plain);
+    near("MXFP4", mxfp4, plain);
+    one_answer("MXFP4, at the floor", mxfp4);
+    constant("vectors", make_constant(dir, "vectors", FUSED, D, x), x);
+    constant("vectors, alternating", make_constant(dir, "vectors2", ALTERNATING, D, x), x);
+    constant("vectors, columns first", make_constant(dir, "vectors3", TRANSPOSED_ALTERNATING, D, x),
+             x);
+
+    refused("gate and up alone turned", make(dir, "half", HALF_TRANSPOSED, "}"),
+            "down_proj: the config asks for a stack of 8 matrices with 256 rows of 64, stored "
+            "columns first");
+    refused("no scales", make_mxfp4(dir, "no-scales", false, plain),
+            "tensor model.layers.0.mlp.experts.down_proj_blocks has no scales beside it");
+    refused("short vectors", make_constant(dir, "short", FUSED, D / 2, x),
+            "down_proj_bias does not fit model.layers.1.mlp.experts.down_proj");
     refused("one missing", make(dir, "missing", MISSING, "}"),
             "tensor model.layers.0.mlp.experts.7.up_proj.weight is missing");
     refused("another shape", make(dir, "wide", WIDE_STACK, "}"),
