@@ -78,6 +78,17 @@ function showTip(x, y, [title, ...lines]) {
 function hideTip() {
     $('tip').hidden = true;
 }
+addEventListener('scroll', hideTip, {capture: true, passive: true});
+
+/* A mouse takes its tip along when it goes; a finger leaves it to be read. */
+function onLeave(element, tidy) {
+    element.addEventListener('pointerleave', (event) => {
+        if (event.pointerType === 'touch')
+            return;
+        hideTip();
+        tidy();
+    });
+}
 
 /* ---- bars ---- */
 /* Parts: [colour, name, amount]. all: what the full width stands for; limit: a mark, or 0. */
@@ -199,10 +210,7 @@ function listenStrip(picture, here, o) {
     };
     picture.addEventListener('pointermove', point);
     picture.addEventListener('pointerdown', point);
-    picture.addEventListener('pointerleave', () => {
-        here.setAttribute('visibility', 'hidden');
-        hideTip();
-    });
+    onLeave(picture, () => here.setAttribute('visibility', 'hidden'));
     picture.addEventListener('click', (event) => o.choose(column(event)));
 }
 

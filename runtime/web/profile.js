@@ -60,7 +60,7 @@ function drawHead() {
         `sluice ${doc.command} ${doc.file}`,
         budget && budget.limit ? `${bytes(budget.limit)} of memory` : '',
         machine && machine.engine ? machine.engine : options.io,
-        machine ? `${machine.threads} threads (${machine.cpu_level})` : '',
+        machine && machine.threads ? `${machine.threads} threads, ${machine.cpu_level}` : '',
         `${seconds(doc.wall_s)} in all`,
     ].filter(Boolean).join(' · ');
     $('figures').append(...figures().map(([what, figure, more]) => html('div', {},
@@ -151,7 +151,7 @@ function drawTime() {
     $('time').append(
         stack(rows.map((row) => [colourOf(row.kind), nameOf(row.kind), row.s]), whole, seconds),
         plainTable(`the whole run, ${seconds(doc.wall_s)}`, [
-            {name: '', of: (row) => row.kind, show: named},
+            {name: 'category', of: (row) => row.kind, show: named},
             {name: 'time', of: (row) => row.s, show: seconds},
             {name: 'share', of: (row) => row.s / whole, show: percent},
             {name: 'held up by reads', of: (row) => row.held, show: seconds},
@@ -189,7 +189,7 @@ function drawBound() {
                 + ' reached.'));
     }
     $('bound').append(legend([['compute', 'computing'], ['wait', 'waiting'], ['disk', 'disk']]));
-    if (!doc.what_if.length)
+    if (!doc.what_if || !doc.what_if.length)
         return;
     $('bound').append(html('h3', {}, 'With more memory (simulated)'), plainTable('', [
         {name: 'in addition', of: (row) => row.more_bytes, show: bytes},
@@ -260,6 +260,8 @@ const UNIT_COLUMNS = [
 
 function drawUnits() {
     const units = doc.units.map((unit, position) => ({...unit, position}));
+    if (!units.length)
+        return;
     const kind = (i) => colourOf(units[i].kind);
     const named = (i) => [swatch(kind(i)), unitName(i)];
     const columns = UNIT_COLUMNS.filter((column) => units.some((unit) => known(column.of(unit))));
@@ -315,15 +317,15 @@ function readTable() {
     const {by_class, ...io} = doc.io;
     const rows = [...Object.entries(by_class).map(([name, one]) => ({name, ...one})),
         {name: 'all', bytes: io.bytes_read, reads: io.reads, busy_s: io.busy_s}];
-    const whole = known(io.block_bytes) ? `; the block layer read ${bytes(io.block_bytes)}` : '';
+    const cpu = known(io.cpu_s) ? `; the I/O threads took ${seconds(io.cpu_s)} of CPU time` : '';
+    const block = known(io.block_bytes) ? `; the block layer read ${bytes(io.block_bytes)}` : '';
     return html('div', {}, html('h3', {}, 'Reads'), plainTable('', [
-        {name: '', of: (row) => row.name, show: same},
+        {name: 'class', of: (row) => row.name, show: same},
         {name: 'bytes', of: (row) => row.bytes, show: bytes},
         {name: 'reads', of: (row) => row.reads, show: count},
         {name: 'disk busy', of: (row) => row.busy_s, show: seconds},
     ], rows), html('p', {class: 'quiet'}, `${rate(io.bandwidth || 0)} while the disk was busy,`
-        + ` ${seconds(io.overlap_s)} of that time something was computed; the I/O threads took`
-        + ` ${seconds(io.cpu_s || 0)} of CPU time${whole}.`));
+        + ` ${seconds(io.overlap_s)} of that time something was computed${cpu}${block}.`));
 }
 
 function memoryTable(title, terms, all) {
@@ -340,7 +342,7 @@ function drawSetup() {
     for (const name of ['pinned', 'ring', 'pool', 'rows', 'io'])
         split[name] = (weights || {})[name];
     $('setup').append(...[
-        memoryTable('Memory', terms, limit),
+        memoryTable('Memory', terms, limit || sum(Object.values(terms || {}), (value) => value)),
         memoryTable('Of weights and I/O', split, sum(Object.values(split), (value) => value)),
         memberTable('Options of the stream', doc.options), memberTable('Machine', doc.machine),
         readTable(),

@@ -455,11 +455,9 @@ function listenPointer(canvas) {
     };
     canvas.addEventListener('pointerup', up);
     canvas.addEventListener('pointercancel', up);
-    canvas.addEventListener('pointerleave', () => {
-        if (timeline.hover)
-            redraw();
+    onLeave(canvas, () => {
         timeline.hover = null;
-        hideTip();
+        redraw();
     });
     canvas.addEventListener('wheel', (event) => {
         const lines = event.deltaMode ? 24 : 1;
