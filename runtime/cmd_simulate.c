@@ -55,7 +55,9 @@ static sl_status read_disk(command *c, sl_err *err)
         ok = next_number(&at, 1e9, &latency);
     if (ok && at)
         ok = next_number(&at, 65536, &depth) && !at;
-    c->so.disk = (sl_disk_model){(double)rate, (uint64_t)(latency * 1000 + 0.5), (uint32_t)depth};
+    c->so.disk = (sl_disk_model){.bytes_per_s = (double)rate,
+                                 .latency_ns = (uint64_t)(latency * 1000 + 0.5),
+                                 .depth = (uint32_t)depth};
     if (ok && rate >= 1000000 && rate <= (uint64_t)1 << 49 && depth >= 1)
         return SL_OK;
     return sl_fail(err, SL_EINVAL,

@@ -73,12 +73,19 @@ static uint64_t later_of(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+static uint64_t latency_ns(const sl_disk_model *d, uint64_t len)
+{
+    const bool slower = d->alone_per_s > 0 && d->alone_per_s < d->bytes_per_s;
+    const double each = slower ? 1e9 / d->alone_per_s - 1e9 / d->bytes_per_s : 0;
+    return d->latency_ns + (uint64_t)((double)len * each + 0.5);
+}
+
 static void disk_take(simulator *s, sl_read *r)
 {
     const sl_disk_model *d = &s->o->disk;
     const uint64_t len = r->len - r->done, start = later_of(s->now, s->place_ns[s->next_place]);
     const uint64_t bytes_ns = (uint64_t)((double)len * 1e9 / d->bytes_per_s + 0.5);
-    s->pipe_ns = later_of(s->pipe_ns, start + d->latency_ns) + bytes_ns;
+    s->pipe_ns = later_of(s->pipe_ns, start + latency_ns(d, len)) + bytes_ns;
     s->place_ns[s->next_place] = s->pipe_ns;
     s->next_place = (s->next_place + 1) % d->depth;
     s->trips[(s->first_trip + s->n_trips++) % SL_SCHED_READS] = (trip){r, s->pipe_ns};

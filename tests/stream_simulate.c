@@ -112,6 +112,11 @@ static void dense(void)
     CHECK(s.decode.ns == 800 * US && s.decode.wait_ns == 0 && s.decode.rows == 1);
     o.disk.depth = 2; /* both latencies at once: the second comes at 2.1 */
     CHECK(sl_simulate(t, &o, &s, &err) == SL_OK && s.prefill.ns == 2600 * US);
+    o.disk.alone_per_s = o.disk.bytes_per_s / 2; /* a millisecond more, both at once: 2.1 and 3.1 */
+    CHECK(sl_simulate(t, &o, &s, &err) == SL_OK && s.prefill.ns == 3600 * US, "%llu ns",
+          (unsigned long long)s.prefill.ns);
+    o.disk.depth = 1; /* 2.1 and 4.2 */
+    CHECK(sl_simulate(t, &o, &s, &err) == SL_OK && s.prefill.ns == 4700 * US);
     o.stream.memory_bytes = 1 * MB;
     CHECK(sl_simulate(t, &o, &s, &err) == SL_EBUDGET && s.split.floor_bytes > 1 * MB);
     o.disk.depth = 0;
