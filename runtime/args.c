@@ -1,6 +1,7 @@
 #include "args.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,9 +72,10 @@ static const option options[] = {
      GROUP_INPUT, true, "Read the text from FILE (default: standard input)."},
     {"--text", NULL, "FILE", KIND_TEXT, AT(text), 0, 0, NULL, 0, SL_CMD_EVAL, GROUP_INPUT, true,
      "Evaluate this text, with the BOS token if the model wants one (- is standard input)."},
-    {"--ids", NULL, "FILE", KIND_TEXT, AT(ids), 0, 0, NULL, 0, SL_CMD_PASSES, GROUP_INPUT, true,
+    {"--ids", NULL, "FILE", KIND_TEXT, AT(ids), 0, 0, NULL, 0, SL_CMD_PASSES | SL_CMD_TUNE,
+     GROUP_INPUT, true,
      "Token ids instead of text, separated by blanks, commas or lines; taken as they are (- is "
-     "standard input; bench: instead of made-up ones)."},
+     "standard input; bench, tune: instead of made-up ones)."},
     {"--special", NULL, "parse|text", KIND_CHOICE, AT(special), 0, 0, "parse|text", 0,
      SL_CMD_TOKENS | SL_CMD_TOKENIZE, GROUP_INPUT, false,
      "Whether special tokens written in the text are tokens or plain text (default: parse; eval: "
@@ -86,11 +88,14 @@ static const option options[] = {
     {"--add-special", NULL, NULL, KIND_FLAG, AT(add_special), 0, 0, NULL, 0, SL_CMD_TOKENIZE,
      GROUP_INPUT, true, "Add the BOS and EOS tokens that the release puts around a text."},
 
-    {"--tokens", "-n", "N", KIND_COUNT, AT(n_predict), 0, MANY, NULL, 0, SL_CMD_RUN | SL_CMD_BENCH,
-     GROUP_OUTPUT, true,
-     "Generate at most N tokens (default: until an end token or the context is full; bench: 64)."},
-    {"--prompt-tokens", NULL, "N", KIND_COUNT, AT(n_prompt), 1, 1 << 30, NULL, 0, SL_CMD_BENCH,
-     GROUP_INPUT, true, "Tokens of the prompt (default: 512, or all of --ids)."},
+    {"--tokens", "-n", "N", KIND_COUNT, AT(n_predict), 0, MANY, NULL, 0,
+     SL_CMD_RUN | SL_CMD_BENCH | SL_CMD_TUNE, GROUP_OUTPUT, true,
+     "Generate at most N tokens (default: until an end token or the context is full; bench: 64; "
+     "tune: as "
+     "many as the time allows)."},
+    {"--prompt-tokens", NULL, "N", KIND_COUNT, AT(n_prompt), 1, 1 << 30, NULL, 0,
+     SL_CMD_BENCH | SL_CMD_TUNE, GROUP_INPUT, true,
+     "Tokens of the prompt (default: 512, or all of --ids; tune: as many as the time allows)."},
     {"--repeats", "-r", "N", KIND_COUNT, AT(n_repeats), 1, 1000, NULL, 0, SL_CMD_BENCH, GROUP_INPUT,
      true, "Time everything N times (default: 3)."},
     {"--vs", NULL, "OPTIONS", KIND_TEXTS, AT(versus), 0, 0, NULL, 0, SL_CMD_BENCH, GROUP_INPUT,
@@ -110,7 +115,7 @@ static const option options[] = {
      "layers."},
     {"--json", NULL, NULL, KIND_FLAG, AT(json), 0, 0, NULL, 0,
      SL_CMD_EVAL | SL_CMD_INSPECT | SL_CMD_VERIFY | SL_CMD_PLAN | SL_CMD_BENCH | SL_CMD_SIMULATE |
-         SL_CMD_DISK,
+         SL_CMD_DISK | SL_CMD_TUNE,
      GROUP_OUTPUT, true, "Print the report as JSON."},
     {"--stats", NULL, "FILE", KIND_TEXT, AT(stats), 0, 0, NULL, 0, SL_CMD_TOKENS, GROUP_OUTPUT,
      false, "Write the statistics of the run as JSON (docs/stats-format.md)."},
@@ -154,38 +159,39 @@ static const option options[] = {
      "The memory budget: a size such as 6G, auto or floor, or several: 4G,6G or FROM:TO:STEP "
      "(default: auto)."},
 
-    {"--threads", "-t", "N", KIND_COUNT, AT(threads), 1, 1024, NULL, 0, SL_CMD_PRICE, GROUP_SPEED,
-     true, "Threads that compute (default: the physical cores allowed to this process)."},
-    {"--chunk", NULL, "N", KIND_COUNT, AT(chunk), 1, 65536, NULL, 0, SL_CMD_PRICE, GROUP_SPEED,
-     false,
+    {"--threads", "-t", "N", KIND_COUNT, AT(threads), 1, 1024, NULL, 0, SL_CMD_PRICE | SL_KEPT,
+     GROUP_SPEED, true,
+     "Threads that compute (default: the physical cores allowed to this process)."},
+    {"--chunk", NULL, "N", KIND_COUNT, AT(chunk), 1, 65536, NULL, 0, SL_CMD_PRICE | SL_KEPT,
+     GROUP_SPEED, false,
      "Rows of one prefill pass (default: 512, up to 2048 where experts do not all fit, fewer in a "
      "small budget)."},
-    {"--part", NULL, "SIZE", KIND_SIZE, AT(part_bytes), 64 * KIB, 1024 * MIB, NULL, 0, SL_CMD_PRICE,
-     GROUP_SPEED, false,
+    {"--part", NULL, "SIZE", KIND_SIZE, AT(part_bytes), 64 * KIB, 1024 * MIB, NULL, 0,
+     SL_CMD_PRICE | SL_KEPT, GROUP_SPEED, false,
      "Weights come and go in parts of about this size at most; an expert is always one (default: a "
      "64th of the budget, 1M to 16M)."},
-    {"--ring", NULL, "SIZE", KIND_SIZE, AT(ring_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT, GROUP_SPEED,
-     false,
+    {"--ring", NULL, "SIZE", KIND_SIZE, AT(ring_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT | SL_KEPT,
+     GROUP_SPEED, false,
      "Memory that streamed parts flow through (default: a 16th of the weights' memory, 4M to "
      "64M)."},
-    {"--pool", NULL, "SIZE", KIND_SIZE, AT(pool_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT, GROUP_SPEED,
-     false,
+    {"--pool", NULL, "SIZE", KIND_SIZE, AT(pool_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT | SL_KEPT,
+     GROUP_SPEED, false,
      "Memory for experts at least, even if parts that every token needs then have to be streamed "
      "(default: what is left when those stay)."},
     {"--predict", NULL, "auto|off|N", KIND_PREDICT, AT(predict), 0, SL_ROUTE_MAX_K, NULL, 0,
-     SL_CMD_PASSES | SL_CMD_SIMULATE, GROUP_SPEED, false,
+     SL_CMD_PASSES | SL_CMD_SIMULATE | SL_CMD_TUNE | SL_KEPT, GROUP_SPEED, false,
      "How many experts of the next layer to guess and read ahead while decoding; auto: as many as "
      "a token uses; simulate: at most so many of those that the trace has (default: auto)."},
     {"--io", NULL, "ENGINE", KIND_CHOICE, AT(io), 0, 0, "auto|direct|mapped|pread|null", 0,
-     SL_CMD_PRICE, GROUP_SPEED, false,
+     SL_CMD_PRICE | SL_KEPT, GROUP_SPEED, false,
      "How weights are read: auto, direct, mapped, pread, or null for no reads and wrong output, "
      "to time the arithmetic (default: auto)."},
-    {"--in-flight", NULL, "SIZE", KIND_SIZE, AT(in_flight_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT,
-     GROUP_SPEED, false, "Most bytes being read at a time (default: 24M)."},
-    {"--piece", NULL, "SIZE", KIND_SIZE, AT(piece_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT, GROUP_SPEED,
-     false, "Reads are cut to this size (default: 1M)."},
-    {"--hints", NULL, "SIZE", KIND_SIZE, AT(hint_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT, GROUP_SPEED,
-     false, "Of these, most bytes for guesses while decoding (default: 4M)."},
+    {"--in-flight", NULL, "SIZE", KIND_SIZE, AT(in_flight_bytes), 1, 0, NULL, 0,
+     SL_CMD_SPLIT | SL_KEPT, GROUP_SPEED, false, "Most bytes being read at a time (default: 24M)."},
+    {"--piece", NULL, "SIZE", KIND_SIZE, AT(piece_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT | SL_KEPT,
+     GROUP_SPEED, false, "Reads are cut to this size (default: 1M)."},
+    {"--hints", NULL, "SIZE", KIND_SIZE, AT(hint_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT | SL_KEPT,
+     GROUP_SPEED, false, "Of these, most bytes for guesses while decoding (default: 4M)."},
     {"--disk", NULL, "RATE", KIND_SIZE, AT(disk_rate), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_SPEED,
      false,
      "Expect this many bytes per second of the disk, such as 2G (default: plan measures it, the "
@@ -195,12 +201,14 @@ static const option options[] = {
      "The disk: bytes per second, microseconds until the first byte, and reads that wait at the "
      "same time (default: 2G,80,32)."},
     {"--policy", NULL, "lrfu|lru|lfu|s3fifo", KIND_CHOICE, AT(policy), 0, 0, "lrfu|lru|lfu|s3fifo",
-     0, SL_CMD_SPLIT, GROUP_SPEED, false,
+     0, SL_CMD_SPLIT | SL_KEPT, GROUP_SPEED, false,
      "Which expert gives up its place: of the least recent and frequent use, of the least recent, "
      "of the least frequent, the oldest unused (default: lrfu; simulate: the trace's)."},
-    {"--half-life", NULL, "ROWS", KIND_NUMBER, AT(half_life), 0.01, 1e9, NULL, 0, SL_CMD_SPLIT,
-     GROUP_SPEED, false,
+    {"--half-life", NULL, "ROWS", KIND_NUMBER, AT(half_life), 0.01, 1e9, NULL, 0,
+     SL_CMD_SPLIT | SL_KEPT, GROUP_SPEED, false,
      "With lrfu: tokens after which a use counts half (default: 16; simulate: the trace's)."},
+    {"--no-kept", NULL, NULL, KIND_FLAG, AT(no_kept), 0, 0, NULL, 0, SL_CMD_PASSES, GROUP_SPEED,
+     false, "Do not use the settings that sluice tune has kept for this model."},
     {"--trace", NULL, "FILE", KIND_TEXT, AT(trace), 0, 0, NULL, 0, SL_CMD_PASSES, GROUP_OUTPUT,
      false,
      "Keep a trace of what the run asked of the disk, for sluice simulate; the ids of its tokens "
@@ -218,14 +226,17 @@ static const option options[] = {
      "Kernels to use: auto, or one of " CPU_LEVELS
      "; the results are the same bits (default: auto)."},
 
-    {"--for", NULL, "TIME", KIND_SECONDS, AT(seconds), 0.1, 86400, NULL, 0, SL_CMD_DISK,
-     GROUP_INPUT, true, "Measure for about this long, such as 10s or 2m (default: 5s)."},
+    {"--for", NULL, "TIME", KIND_SECONDS, AT(seconds), 0.1, 86400, NULL, 0,
+     SL_CMD_DISK | SL_CMD_TUNE, GROUP_INPUT, true,
+     "Measure for about this long, such as 10s or 2m (default: 5s)."},
     {"--size", NULL, "SIZE", KIND_SIZE, AT(size_bytes), 1, 0, NULL, 0, SL_CMD_DISK, GROUP_INPUT,
      true,
      "Write a temporary file of this size into the folder, even if it has large files (default: "
      "none; in a folder without a file of 64M, 1G or a quarter of what is free)."},
-    {"--show", NULL, NULL, KIND_FLAG, AT(show), 0, 0, NULL, 0, SL_CMD_DISK, GROUP_OUTPUT, true,
-     "Measure nothing; print what is kept of the last time."},
+    {"--show", NULL, NULL, KIND_FLAG, AT(show), 0, 0, NULL, 0, SL_CMD_DISK | SL_CMD_TUNE,
+     GROUP_OUTPUT, true, "Measure nothing; print what is kept of the last time."},
+    {"--reset", NULL, NULL, KIND_FLAG, AT(reset), 0, 0, NULL, 0, SL_CMD_TUNE, GROUP_OUTPUT, true,
+     "Measure nothing; remove what is kept for the model."},
     {"--kernels", NULL, NULL, KIND_FLAG, AT(kernels), 0, 0, NULL, 0, SL_CMD_BENCH, GROUP_INPUT,
      true, "Time the kernels instead of a model."},
     {"--memory-rate", NULL, NULL, KIND_FLAG, AT(memory_rate), 0, 0, NULL, 0, SL_CMD_BENCH,
@@ -240,6 +251,7 @@ static const option options[] = {
 };
 
 enum { N_OPTIONS = sizeof options / sizeof options[0] };
+_Static_assert((int)N_OPTIONS <= (int)SL_MAX_OPTIONS, "sl_options.given has a place for each");
 
 sl_options sl_options_default(void)
 {
@@ -461,6 +473,7 @@ static sl_status read_texts(const option *o, const char *value, sl_texts *out, s
 static sl_status read_value(const option *o, const char *value, sl_options *out, sl_err *err)
 {
     char *field = (char *)out + o->at;
+    out->given[o - options] = true;
     switch (o->kind) {
     case KIND_FLAG:
         return SL_OK;
@@ -523,6 +536,7 @@ sl_status sl_args_parse(const sl_command *c, int argc, char **argv, sl_options *
 {
     bool only_operands = false;
     out->command = c->name;
+    out->no_kept = !(c->bit & SL_CMD_PASSES);
     for (int i = 1; i < argc; i++) {
         const char *arg = argv[i];
         sl_status st = SL_OK;
@@ -579,6 +593,98 @@ sl_status sl_args_parse_settings(const sl_command *c, char *words, sl_options *o
             return st;
     }
     return SL_OK;
+}
+
+/* ---- settings that are kept ------------------------------------------------------------------ */
+static const option *find_kept(const char *name)
+{
+    for (size_t i = 0; i < N_OPTIONS; i++)
+        if (options[i].commands & SL_KEPT && !strcmp(options[i].name + 2, name))
+            return &options[i];
+    return NULL;
+}
+
+const char *sl_args_kept(uint32_t i)
+{
+    for (size_t k = 0; k < N_OPTIONS; k++)
+        if (options[k].commands & SL_KEPT && i-- == 0)
+            return options[k].name + 2;
+    return NULL;
+}
+
+sl_status sl_args_set(sl_options *o, const char *name, const char *value, sl_err *err)
+{
+    const option *at = find_kept(name);
+    if (!at)
+        return sl_fail(err, SL_EINVAL, "unknown option '%.60s'", name);
+    return read_value(at, value, o, err);
+}
+
+bool sl_args_given(const sl_options *o, const char *name)
+{
+    const option *at = find_kept(name);
+    return at && o->given[at - options];
+}
+
+/* "96M": the largest unit that divides it. */
+void sl_args_size(char out[SL_VALUE], uint64_t bytes)
+{
+    static const char units[] = "TGMK";
+    uint64_t unit = (uint64_t)1 << 40;
+    for (const char *u = units; *u; u++, unit >>= 10)
+        if (bytes && bytes % unit == 0) {
+            snprintf(out, SL_VALUE, "%" PRIu64 "%c", bytes / unit, *u);
+            return;
+        }
+    snprintf(out, SL_VALUE, "%" PRIu64, bytes);
+}
+
+static void choice_text(const option *o, int value, char out[SL_VALUE])
+{
+    const char *at = o->choices;
+    for (int i = o->choice_base; i < value; i++)
+        at += strcspn(at, "|") + 1;
+    snprintf(out, SL_VALUE, "%.*s", (int)strcspn(at, "|"), at);
+}
+
+void sl_args_get(const sl_options *o, const char *name, char out[SL_VALUE])
+{
+    const option *at = find_kept(name);
+    const void *field = (const char *)o + at->at;
+    uint64_t count;
+    double number;
+    int choice;
+    if (at->kind == KIND_SIZE || at->kind == KIND_COUNT) {
+        memcpy(&count, field, sizeof count);
+        if (at->kind == KIND_SIZE)
+            sl_args_size(out, count);
+        else
+            snprintf(out, SL_VALUE, "%" PRIu64, count);
+    } else if (at->kind == KIND_NUMBER) {
+        memcpy(&number, field, sizeof number);
+        snprintf(out, SL_VALUE, "%.9g", number);
+    } else {
+        memcpy(&choice, field, sizeof choice);
+        if (at->kind == KIND_CHOICE)
+            choice_text(at, choice, out);
+        else
+            snprintf(out, SL_VALUE, choice > 0 ? "%d" : choice < 0 ? "auto" : "off", choice);
+    }
+}
+
+void sl_args_open(sl_options *o)
+{
+    const sl_options usual = sl_options_default();
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const option *at = &options[i];
+        const size_t len = at->kind == KIND_CHOICE || at->kind == KIND_PREDICT ? sizeof(int)
+                           : at->kind == KIND_NUMBER                           ? sizeof(double)
+                                                                               : sizeof(uint64_t);
+        if (!(at->commands & SL_KEPT))
+            continue;
+        memcpy((char *)o + at->at, (const char *)&usual + at->at, len);
+        o->given[i] = false;
+    }
 }
 
 /* Words of text in lines of at most width columns, the first one starting at column at. */

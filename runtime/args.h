@@ -17,11 +17,12 @@ enum {
     SL_CMD_BENCH = 64,
     SL_CMD_SIMULATE = 128,
     SL_CMD_DISK = 4096,
+    SL_CMD_TUNE = 8192,
     SL_CMD_ALL = 0xffff,
-    SL_CMD_TOKENS = SL_CMD_RUN | SL_CMD_EVAL,     /* commands that evaluate a text */
-    SL_CMD_PASSES = SL_CMD_TOKENS | SL_CMD_BENCH, /* commands that run a model */
-    SL_CMD_PRICE = SL_CMD_PASSES | SL_CMD_PLAN,   /* commands that price memory */
-    SL_CMD_SPLIT = SL_CMD_PRICE | SL_CMD_SIMULATE /* commands that divide it */
+    SL_CMD_TOKENS = SL_CMD_RUN | SL_CMD_EVAL,                 /* commands that evaluate a text */
+    SL_CMD_PASSES = SL_CMD_TOKENS | SL_CMD_BENCH,             /* commands that run a model */
+    SL_CMD_PRICE = SL_CMD_PASSES | SL_CMD_PLAN | SL_CMD_TUNE, /* commands that price memory */
+    SL_CMD_SPLIT = SL_CMD_PRICE | SL_CMD_SIMULATE             /* commands that divide it */
 };
 
 /* Texts of an option that may be given several times. */
@@ -30,6 +31,12 @@ typedef struct sl_texts {
     uint32_t n;
     const char *text[SL_MAX_TEXTS];
 } sl_texts;
+
+/* Of an option's commands: sluice tune may keep a value for it, and later runs use that. Not a
+ * command. */
+enum { SL_KEPT = 1 << 30 };
+
+enum { SL_MAX_OPTIONS = 128, SL_VALUE = 24 };
 
 typedef enum sl_memory_mode { SL_MEMORY_AUTO, SL_MEMORY_FLOOR, SL_MEMORY_BYTES } sl_memory_mode;
 
@@ -84,8 +91,10 @@ typedef struct sl_options {
     uint64_t n_prompt, n_repeats; /* bench; 0: chosen */
     double seconds;               /* how long to measure; 0: the command's own */
     uint64_t size_bytes;          /* disk: of a temporary file; 0: chosen */
-    bool show;                    /* only what is kept */
+    bool show, reset;             /* only what is kept */
     sl_texts versus;              /* bench: options of further sets */
+    bool no_kept; /* do not use what tune has kept; true for commands without such an option */
+    bool given[SL_MAX_OPTIONS]; /* by place in the table: it was set */
 } sl_options;
 
 struct sl_command;
@@ -102,6 +111,17 @@ sl_status sl_args_parse(const struct sl_command *c, int argc, char **argv, sl_op
  * into it. SL_EINVAL: as above; also an option of another kind. */
 sl_status sl_args_parse_settings(const struct sl_command *c, char *words, sl_options *o,
                                  sl_err *err);
+
+/* ---- the options whose values can be kept, by their names without the dashes ---- */
+const char *sl_args_kept(uint32_t i); /* the name of each; NULL behind the last */
+/* As the command line would: "ring", "96M". SL_EINVAL: also an option that cannot be kept. */
+sl_status sl_args_set(sl_options *o, const char *name, const char *value, sl_err *err);
+bool sl_args_given(const sl_options *o, const char *name);
+/* The value as sl_args_set() takes it. name is one of the above, and its value was set. */
+void sl_args_get(const sl_options *o, const char *name, char out[SL_VALUE]);
+/* Sets all of them back to their defaults. */
+void sl_args_open(sl_options *o);
+void sl_args_size(char out[SL_VALUE], uint64_t bytes); /* "96M" */
 
 /* The command's help; all: every option, otherwise the ones that most runs need. */
 void sl_args_help(FILE *out, const struct sl_command *c, bool all);

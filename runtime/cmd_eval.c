@@ -223,6 +223,8 @@ int sl_cmd_eval(const sl_options *o)
     if (!st)
         st = sl_setup_open(&e.setup, o, &err);
     if (!st)
+        e.o = &e.setup.options;
+    if (!st)
         st = read_ids(&e, &err);
     if (!st) {
         cut_ids(&e);

@@ -337,6 +337,8 @@ int sl_cmd_run(const sl_options *o)
     if (!st)
         st = sl_setup_open(&r.setup, o, &err);
     if (!st)
+        r.o = &r.setup.options;
+    if (!st)
         st = read_prompt(&r, &err);
     if (!st)
         st = check_prompt(&r, &err);

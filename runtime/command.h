@@ -6,6 +6,8 @@
 
 #include "args.h"
 
+#define SL_VERSION "0.1.0"
+
 enum { SL_EXIT_OK = 0, SL_EXIT_FAILED = 1, SL_EXIT_USAGE = 2, SL_EXIT_PIPE = 141 };
 
 typedef int sl_command_fn(const sl_options *o);
@@ -24,7 +26,7 @@ typedef struct sl_command {
 const sl_command *sl_commands(void);
 
 sl_command_fn sl_cmd_run, sl_cmd_eval, sl_cmd_tokenize, sl_cmd_inspect, sl_cmd_verify, sl_cmd_plan,
-    sl_cmd_bench, sl_cmd_simulate, sl_cmd_disk;
+    sl_cmd_bench, sl_cmd_simulate, sl_cmd_disk, sl_cmd_tune;
 
 /* "sluice: error: eval: ..." on stderr and SL_EXIT_USAGE, for what the option table cannot check.
  */

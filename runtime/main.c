@@ -9,8 +9,6 @@
 #include "command.h"
 #include "term.h"
 
-#define VERSION "0.1.0"
-
 static const sl_command commands[] = {
     {"run", SL_CMD_RUN, "MODEL", "generate text",
      "Continues a prompt (-p, -f, or standard input) and prints the text as it comes. MODEL is a\n"
@@ -71,6 +69,15 @@ static const sl_command commands[] = {
      "kept\n"
      "for plan, bench and tune.",
      "  sluice disk model.gguf\n  sluice disk /mnt/nvme --for 10s --json", sl_cmd_disk},
+    {"tune", SL_CMD_TUNE, "MODEL", "find the fastest settings, and keep them",
+     "Looks for the values of the options under Speed with which MODEL runs fastest on this "
+     "machine\n"
+     "in this budget: first on the simulator, then in runs that take turns with the defaults. "
+     "What\n"
+     "is certain to be 3 % faster is kept, and used by run, eval and bench. Options under Speed "
+     "say\n"
+     "where the search begins. Ctrl-C ends it, and keeps what is certain by then.",
+     "  sluice tune model.gguf --memory 4G\n  sluice tune model.gguf --show", sl_cmd_tune},
     {0}};
 
 const sl_command *sl_commands(void)
@@ -154,7 +161,7 @@ static int dispatch(int argc, char **argv)
     if (!strcmp(word, "help"))
         return help_command(argc, argv);
     if (!strcmp(word, "--version") || !strcmp(word, "version")) {
-        printf("sluice %s\n", VERSION);
+        printf("sluice %s\n", SL_VERSION);
         return SL_EXIT_OK;
     }
     if (word[0] == '-')

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "../stream/trace.h"
+#include "kept.h"
 #include "report.h"
 #include "term.h"
 
@@ -44,12 +45,27 @@ static bool elastic_wanted(const sl_setup *s, const sl_options *o)
            (o->memory_mode == SL_MEMORY_AUTO && sl_plan_on_demand_bytes(sl_model_plan(s->model)));
 }
 
+static sl_status look_at_memory(sl_setup *s, const sl_options *o, sl_err *err)
+{
+    sl_memory_use use = {0};
+    sl_memory_view view = {0};
+    sl_status st = sl_memory_use_now(&use, err);
+    if (!st)
+        st = sl_memory_look(&view, err);
+    s->trace_bytes = o->trace ? SL_TRACE_MEMORY : 0;
+    s->elastic_bytes = elastic_wanted(s, o) ? SL_ELASTIC_MEMORY : 0;
+    s->resident_bytes = use.anon_bytes + use.file_bytes;
+    /* What this process holds already is not free, but it is part of its budget. */
+    s->auto_bytes = sl_memory_auto(&view) + use.anon_bytes;
+    const int64_t left = sl_memory_left(&view);
+    s->reserve_bytes = left > 0 ? (uint64_t)left - sl_memory_auto(&view) : 0;
+    return st;
+}
+
 sl_status sl_setup_open(sl_setup *s, const sl_options *o, sl_err *err)
 {
     sl_model_options mo = sl_model_defaults();
-    sl_memory_use use = {0};
-    sl_memory_view view = {0};
-    *s = (sl_setup){0};
+    *s = (sl_setup){.options = *o};
     sl_status st = sl_model_open(o->operand, &mo, &s->model, err);
     if (st)
         return st;
@@ -62,19 +78,14 @@ sl_status sl_setup_open(sl_setup *s, const sl_options *o, sl_err *err)
             return sl_fail(err, tokenizer, "%s", s->why.text);
     }
     malloc_trim(0);
-    st = open_workers(s, o, err);
+    st = look_at_memory(s, o, err);
+    if (!st && !o->no_kept) {
+        sl_kept_use(sl_model_checkpoint(s->model), sl_setup_limit(s, o), &s->options);
+        malloc_trim(0);
+    }
     if (!st)
-        st = sl_memory_use_now(&use, err);
-    if (!st)
-        st = sl_memory_look(&view, err);
-    s->trace_bytes = o->trace ? SL_TRACE_MEMORY : 0;
-    s->elastic_bytes = elastic_wanted(s, o) ? SL_ELASTIC_MEMORY : 0;
-    s->resident_bytes = use.anon_bytes + use.file_bytes;
-    /* What this process holds already is not free, but it is part of its budget. */
-    s->auto_bytes = sl_memory_auto(&view) + use.anon_bytes;
-    const int64_t left = sl_memory_left(&view);
-    s->reserve_bytes = left > 0 ? (uint64_t)left - sl_memory_auto(&view) : 0;
-    return st;
+        st = open_workers(s, &s->options, err);
+    return st ? st : look_at_memory(s, o, err);
 }
 
 /* ---- a mapped file that is cut short --------------------------------------------------------- */

@@ -29,6 +29,7 @@ typedef struct sl_price {
 } sl_price;
 
 typedef struct sl_setup {
+    sl_options options; /* as given to sl_setup_open(), with what sluice tune has kept */
     sl_model *model;
     const sl_tokenizer *tokenizer; /* NULL: none that works; why says the reason */
     sl_err why;
@@ -43,7 +44,9 @@ typedef struct sl_setup {
     sl_elastic *elastic;     /* NULL: memory stays as it is */
 } sl_setup;
 
-/* Model (no weights), tokenizer, workers. Zeroes *s first; close it also after an error. */
+/* Model (no weights), tokenizer, workers. Settings that sluice tune has kept for this model and
+ * budget are used for run, eval and bench, and told, unless o->no_kept. Zeroes *s first; close it
+ * also after an error. */
 sl_status sl_setup_open(sl_setup *s, const sl_options *o, sl_err *err);
 /* Pure arithmetic, but for the plan of the model, which is laid out anew for this limit (0: the
  * floor). SL_EBUDGET: under the floor; err names every term, and *out holds the floor. */

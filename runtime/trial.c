@@ -158,7 +158,7 @@ static sl_status load(trial *t, sl_err *err)
         return sl_fail(err, SL_ENOMEM, "out of memory for the sampler");
     sl_status st = sl_cold_begin(&t->out->cold, sl_model_checkpoint(t->setup.model), err);
     if (!st)
-        st = sl_setup_load(&t->setup, t->job->o, &d, err);
+        st = sl_setup_load(&t->setup, &t->setup.options, &d, err);
     t->out->floor_bytes = t->setup.price.floor_bytes;
     if (!st)
         describe(t);
@@ -195,10 +195,12 @@ sl_status sl_trial_run(const sl_trial_job *job, sl_trial *out, const sl_child_wa
  */
 static sl_status run_survey(const void *ctx, void *result, sl_err *err)
 {
-    const sl_options *o = ctx;
+    sl_options with = *(const sl_options *)ctx;
+    const sl_options *o = &with;
     sl_survey *out = result;
     sl_setup s;
     *out = (sl_survey){0};
+    with.no_kept = true; /* the runs say what is used in their budgets */
     sl_status st = sl_setup_open(&s, o, err);
     if (!st) {
         const sl_model_info info = sl_model_about(s.model);
