@@ -165,10 +165,11 @@ format: ## clang-format every source file
 # ---- the rest ---------------------------------------------------------------------------------
 PREFIX ?= /usr/local
 install: all ## copy to $(DESTDIR)$(PREFIX)
-	$(Q)install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/sluice/docs'
+	$(Q)install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/sluice/docs/images'
 	$(Q)install -m 755 sluice '$(DESTDIR)$(PREFIX)/bin/sluice'
 	$(Q)install -m 644 README.md CONTRIBUTING.md CHANGELOG.md LICENSE '$(DESTDIR)$(PREFIX)/share/doc/sluice'
 	$(Q)install -m 644 docs/*.md '$(DESTDIR)$(PREFIX)/share/doc/sluice/docs'
+	$(Q)install -m 644 docs/images/* '$(DESTDIR)$(PREFIX)/share/doc/sluice/docs/images'
 
 clean: ## remove what was built
 	$(Q)rm -rf build sluice
