@@ -228,7 +228,7 @@ static const option options[] = {
 
     {"--for", NULL, "TIME", KIND_SECONDS, AT(seconds), 0.1, 86400, NULL, 0,
      SL_CMD_DISK | SL_CMD_TUNE, GROUP_INPUT, true,
-     "Measure for about this long, such as 10s or 2m (default: 5s)."},
+     "Measure for about this long, such as 10s or 2m (default: 5s; tune: at the most, 5m)."},
     {"--size", NULL, "SIZE", KIND_SIZE, AT(size_bytes), 1, 0, NULL, 0, SL_CMD_DISK, GROUP_INPUT,
      true,
      "Write a temporary file of this size into the folder, even if it has large files (default: "

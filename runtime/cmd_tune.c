@@ -28,12 +28,13 @@ enum {
     PROBE_PROMPT = 16,
     PROBE_TOKENS = 4,
     MOST_RACERS = SL_TUNE_FOUND + 2,
+    DUEL_RUNS = 12, /* the shortest one that is won */
     DISK_LATENCY_NS = 80000,
     DISK_DEPTH = 32
 };
 
-/* Shares of the time after which the simulator, the halving and the climbing end. */
-static const double SIMULATE_UNTIL = 0.2, HALVE_UNTIL = 0.45, CLIMB_UNTIL = 0.6;
+/* Shares of the time: of the simulator, and after which the halving and the climbing end. */
+static const double SIMULATE = 0.15, HALVE_UNTIL = 0.45, CLIMB_UNTIL = 0.6;
 /* A setting that the runs so far make this much slower than the defaults gets no duel. */
 static const double HOPELESS = 1.005;
 
@@ -293,6 +294,15 @@ static void alone_of(const sl_disk_figures *f, sl_disk_model *d)
     d->latency_ns = begin > 0 ? (uint64_t)(begin * 1e9) : 0;
 }
 
+/* What many reads of two sizes gave says what each costs beside its bytes. */
+static void each_of(const sl_disk_figures *f, sl_disk_model *d)
+{
+    const uint64_t small = 64 << 10, flight = sl_stream_defaults().in_flight_bytes;
+    const sl_disk_point *a = sl_disk_point_find(f, SL_IO_DIRECT, small, flight, false);
+    if (a && a->bytes_per_s > 0 && a->bytes_per_s < d->bytes_per_s)
+        d->each_ns = (uint64_t)((double)small * (1e9 / a->bytes_per_s - 1e9 / d->bytes_per_s));
+}
+
 /* As the options say or sluice disk has measured it; bytes_per_s 0: not known. */
 static sl_disk_model disk_of(const tune *t)
 {
@@ -302,6 +312,7 @@ static sl_disk_model disk_of(const tune *t)
     if (!said && f && sl_disk_figures_load(t->kept->model, f)) {
         d.bytes_per_s = sl_disk_speed_of(f).bytes_per_s;
         alone_of(f, &d);
+        each_of(f, &d);
     }
     free(f);
     if (said)
@@ -326,12 +337,11 @@ static void say_simulated(const tune *t, const sl_tune_search *s, double seconds
     sl_setting best = {0};
     if (s->n_found)
         best = sl_space_setting(&t->space, &s->found[0].point);
-    sl_say(
-        "simulated %u settings in %s, on a disk of %s and %.0f us: the defaults take %.3f s, the "
-        "best %.3f s: %s",
-        s->n_runs, sl_show_seconds(took, seconds), sl_show_rate(disk, s->disk.bytes_per_s),
-        (double)s->disk.latency_ns / 1e3, s->usual_s, s->n_found ? s->found[0].seconds : s->usual_s,
-        sl_setting_show(text, &best));
+    sl_say("simulated %u settings in %s, on a disk of %s and %.0f us", s->n_runs,
+           sl_show_seconds(took, seconds), sl_show_rate(disk, s->disk.bytes_per_s),
+           (double)s->disk.latency_ns / 1e3);
+    sl_say("          the defaults %.3f s, the best %.3f s: %s", s->usual_s,
+           s->n_found ? s->found[0].seconds : s->usual_s, sl_setting_show(text, &best));
 }
 
 static sl_status search(tune *t, const char *path, sl_tune_search *s, sl_err *err)
@@ -346,7 +356,7 @@ static sl_status search(tune *t, const char *path, sl_tune_search *s, sl_err *er
                           .budget_bytes = t->usual.budget_bytes,
                           .disk = disk_of(t),
                           .start = sl_space_point(&t->space, &t->start),
-                          .until_ns = moment(t, SIMULATE_UNTIL)};
+                          .until_ns = sl_now_ns() + (uint64_t)(SIMULATE * t->seconds * 1e9)};
     if (s->disk.bytes_per_s <= 0)
         st = sl_child_run(measure_disk, &t->base, &s->disk.bytes_per_s, sizeof s->disk.bytes_per_s,
                           &watch, err);
@@ -400,6 +410,15 @@ static uint32_t racers(tune *t, const sl_tune_search *s, sl_setting *out)
     return n;
 }
 
+/* While nothing is better than the defaults there is nothing to duel with, but the time for one. */
+static uint64_t climb_until(const tune *t, const sl_setting *from)
+{
+    const uint64_t usual = moment(t, CLIMB_UNTIL);
+    const uint64_t duel_ns = (uint64_t)(DUEL_RUNS * t->race.run_s * 1e9);
+    const uint64_t late = t->race.end_ns > duel_ns ? t->race.end_ns - duel_ns : 0;
+    return from->n || late < usual ? usual : late;
+}
+
 static sl_status race(tune *t, const sl_tune_search *s, sl_err *err)
 {
     sl_setting list[MOST_RACERS];
@@ -417,7 +436,7 @@ static sl_status race(tune *t, const sl_tune_search *s, sl_err *err)
         t->ratio = 1;
     }
     sl_point p = sl_space_point(&t->space, &list[0]);
-    st = sl_race_climb(&t->race, &t->space, &p, moment(t, CLIMB_UNTIL), &climbed, err);
+    st = sl_race_climb(&t->race, &t->space, &p, climb_until(t, &list[0]), &climbed, err);
     t->n_raced = t->race.n_runs - before;
     t->ratio *= climbed;
     t->best = sl_space_setting(&t->space, &p);
@@ -487,9 +506,9 @@ static void print_verdict(const tune *t)
     }
     sl_outf("best      %s\n", text);
     if (d->n)
-        sl_outf(
-            "against   the defaults: %.3f s, defaults %.3f s; %+.1f %%, faster in %u of %u pairs\n",
-            median(d->other, d->n), median(d->usual, d->n), 100 * d->gain, d->faster, d->n);
+        sl_outf("against   the defaults: %.3f s instead of %.3f s, %+.1f %%; faster in %u of %u "
+                "pairs\n",
+                median(d->other, d->n), median(d->usual, d->n), 100 * d->gain, d->faster, d->n);
     if (t->verdict == KEPT)
         sl_outf("kept in   %s\n          run, eval and bench use it; --no-kept ignores it\n",
                 t->kept->path);
@@ -631,8 +650,8 @@ static void print_entry(const sl_kept_entry *e, bool here)
             sl_kept_budget(memory, e->memory_bytes));
     sl_outf("  machine    %s, %u cores, %s%s\n", e->machine.cpu, e->machine.cores, e->machine.level,
             here ? "" : " (not this one)");
-    sl_outf("  measured   %+.1f %%: %.3f s, defaults %.3f s; faster in %u of %u pairs\n",
-            100 * e->gain, e->tuned_s, e->default_s, e->faster, e->pairs);
+    sl_outf("  measured   %.3f s instead of %.3f s, %+.1f %%; faster in %u of %u pairs\n",
+            e->tuned_s, e->default_s, 100 * e->gain, e->faster, e->pairs);
     sl_outf("  tuned on   %s, sluice %s, texts of %u tokens of prompt and %u decoded\n", e->date,
             e->version, e->n_prompt, e->n_tokens);
 }

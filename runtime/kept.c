@@ -282,24 +282,26 @@ static void say_why_not(const sl_kept *k, const sl_machine *m, uint64_t memory_b
                k->entry[0].machine.cpu, k->entry[0].machine.cores, k->entry[0].machine.level);
 }
 
-static void use_entry(const sl_kept *k, const sl_kept_entry *e, sl_options *o)
+static bool use_entry(const sl_kept *k, const sl_kept_entry *e, sl_options *o)
 {
     char text[SL_SETTING_TEXT];
     if (e->bad.code) {
         sl_log(SL_LOG_WARN, "%s: %s; its settings are not used", k->path, e->bad.text);
-        return;
+        return false;
     }
     const sl_setting used = sl_setting_apply(&e->setting, true, o);
     if (used.n)
         sl_log(SL_LOG_NOTE,
                "settings kept by sluice tune on %.10s: %s (%+.0f %%); --no-kept ignores them",
                e->date, sl_setting_show(text, &used), 100 * e->gain);
+    return used.n > 0;
 }
 
-void sl_kept_use(const sl_checkpoint *c, uint64_t memory_bytes, sl_options *o)
+bool sl_kept_use(const sl_checkpoint *c, uint64_t memory_bytes, sl_options *o)
 {
     sl_machine m;
     sl_err err = {0};
+    bool used = false;
     sl_kept *k = malloc(sizeof *k);
     const sl_status st = k ? sl_kept_load(c, k, &err) : SL_EUNSUPPORTED;
     if (st && st != SL_EUNSUPPORTED) /* without a home, nothing can be there */
@@ -308,11 +310,12 @@ void sl_kept_use(const sl_checkpoint *c, uint64_t memory_bytes, sl_options *o)
         sl_machine_look(&m);
         const sl_kept_entry *e = sl_kept_find(k, &m, memory_bytes);
         if (e)
-            use_entry(k, e, o);
+            used = use_entry(k, e, o);
         else
             say_why_not(k, &m, memory_bytes);
     }
     free(k);
+    return used;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------

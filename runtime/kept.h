@@ -67,7 +67,8 @@ sl_status sl_kept_save(sl_kept *k, const sl_machine *m, uint64_t memory_bytes,
 sl_status sl_kept_remove(const sl_kept *k, bool *there, sl_err *err);
 
 /* Puts what is kept for this model, machine and budget into those options that were not given, and
- * says so in one line; or in one line why not, if there is something. Never fails. */
-void sl_kept_use(const sl_checkpoint *c, uint64_t memory_bytes, sl_options *o);
+ * says so in one line; or in one line why not, if there is something. Never fails; true: it set
+ * some. */
+bool sl_kept_use(const sl_checkpoint *c, uint64_t memory_bytes, sl_options *o);
 
 #endif

@@ -65,7 +65,7 @@ static sl_status look_at_memory(sl_setup *s, const sl_options *o, sl_err *err)
 sl_status sl_setup_open(sl_setup *s, const sl_options *o, sl_err *err)
 {
     sl_model_options mo = sl_model_defaults();
-    *s = (sl_setup){.options = *o};
+    *s = (sl_setup){.options = *o, .given = *o};
     sl_status st = sl_model_open(o->operand, &mo, &s->model, err);
     if (st)
         return st;
@@ -80,7 +80,7 @@ sl_status sl_setup_open(sl_setup *s, const sl_options *o, sl_err *err)
     malloc_trim(0);
     st = look_at_memory(s, o, err);
     if (!st && !o->no_kept) {
-        sl_kept_use(sl_model_checkpoint(s->model), sl_setup_limit(s, o), &s->options);
+        s->kept = sl_kept_use(sl_model_checkpoint(s->model), sl_setup_limit(s, o), &s->options);
         malloc_trim(0);
     }
     if (!st)
@@ -554,13 +554,28 @@ static sl_status begin_elastic(sl_setup *s, const sl_options *o, sl_err *err)
     return s->elastic_bytes ? sl_elastic_open(&eo, &s->elastic, err) : SL_OK;
 }
 
+/* Kept settings may want more than a long context leaves: they are no reason to refuse a run. */
+static sl_status price_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl_err *err)
+{
+    sl_err why = {0};
+    sl_status st = sl_setup_price(s, o, d, sl_setup_limit(s, o), &s->price, &why);
+    if (st == SL_EBUDGET && s->kept && o == &s->options) {
+        sl_log(SL_LOG_NOTE, "with these settings the budget is too small for this context; the "
+                            "defaults are used");
+        s->options = s->given;
+        s->kept = false;
+        return sl_setup_price(s, o, d, sl_setup_limit(s, o), &s->price, err);
+    }
+    return st ? sl_fail(err, st, "%s", why.text) : SL_OK;
+}
+
 sl_status sl_setup_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl_err *err)
 {
     sl_cpu_level level = sl_setup_cpu_level(o);
     if (level > sl_cpu_best())
         return sl_fail(err, SL_EINVAL, "--cpu-level: this CPU cannot run %s; its best is %s",
                        sl_cpu_level_name(level), sl_cpu_level_name(sl_cpu_best()));
-    sl_status st = sl_setup_price(s, o, d, sl_setup_limit(s, o), &s->price, err);
+    sl_status st = price_load(s, o, d, err);
     if (!st)
         st = sl_model_load(s->model, &s->price.stream, s->workers, level, err);
     if (!st)

@@ -30,6 +30,8 @@ typedef struct sl_price {
 
 typedef struct sl_setup {
     sl_options options; /* as given to sl_setup_open(), with what sluice tune has kept */
+    sl_options given;   /* as given */
+    bool kept;          /* they differ */
     sl_model *model;
     const sl_tokenizer *tokenizer; /* NULL: none that works; why says the reason */
     sl_err why;

@@ -85,7 +85,7 @@ static void disk_take(simulator *s, sl_read *r)
     const sl_disk_model *d = &s->o->disk;
     const uint64_t len = r->len - r->done, start = later_of(s->now, s->place_ns[s->next_place]);
     const uint64_t bytes_ns = (uint64_t)((double)len * 1e9 / d->bytes_per_s + 0.5);
-    s->pipe_ns = later_of(s->pipe_ns, start + latency_ns(d, len)) + bytes_ns;
+    s->pipe_ns = later_of(s->pipe_ns, start + latency_ns(d, len)) + bytes_ns + d->each_ns;
     s->place_ns[s->next_place] = s->pipe_ns;
     s->next_place = (s->next_place + 1) % d->depth;
     s->trips[(s->first_trip + s->n_trips++) % SL_SCHED_READS] = (trip){r, s->pipe_ns};

@@ -9,12 +9,14 @@
 
 /* Reads wait for one of depth places, then take latency_ns, at the same time for all, and then
  * their bytes, one after the other, at bytes_per_s. A disk that needs several reads at a time to
- * reach that gives one by itself no more than alone_per_s: what is missing counts as latency. */
+ * reach that gives one by itself no more than alone_per_s: what is missing counts as latency. Each
+ * read costs each_ns beside its bytes, so that small ones reach less. */
 typedef struct sl_disk_model {
     double bytes_per_s; /* at least 1 MB */
     uint64_t latency_ns;
     uint32_t depth;
     double alone_per_s; /* 0: bytes_per_s */
+    uint64_t each_ns;
 } sl_disk_model;
 
 enum { SL_SIMULATE_ALL_HINTS = -1 };

@@ -96,7 +96,7 @@ static void spaces(void)
     CHECK(!strcmp(ring->value[1], "8M") && !strcmp(ring->value[ring->n - 1], "512M") &&
           !strcmp(ring->value[ring->usual], "64M") && ring->exact && ring->simulated);
     CHECK(sl_dim_place(ring, ring->usual) == 0 && sl_dim_place(ring, 1) == 1);
-    CHECK(io->n == 3 && !strcmp(io->value[1], "pread") && !io->simulated && !io->usual);
+    CHECK(io->n == 2 && !strcmp(io->value[1], "pread") && !io->simulated && !io->usual);
     CHECK(!strcmp(piece->value[piece->usual], "1M"));
     sl_setting two = {0};
     sl_setting_add(&two, "ring", "77M", NULL);

@@ -117,6 +117,8 @@ static void dense(void)
           (unsigned long long)s.prefill.ns);
     o.disk.depth = 1; /* 2.1 and 4.2 */
     CHECK(sl_simulate(t, &o, &s, &err) == SL_OK && s.prefill.ns == 4700 * US);
+    o.disk.each_ns = 50 * US; /* 2.15 and 4.3 */
+    CHECK(sl_simulate(t, &o, &s, &err) == SL_OK && s.prefill.ns == 4800 * US);
     o.stream.memory_bytes = 1 * MB;
     CHECK(sl_simulate(t, &o, &s, &err) == SL_EBUDGET && s.split.floor_bytes > 1 * MB);
     o.disk.depth = 0;

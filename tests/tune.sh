@@ -82,7 +82,8 @@ run 0 run "$model" -c 64 -M "$less" -p hi -n 5 --temp 0 -q
 cp "$work/out" "$work/before"
 # shellcheck disable=SC2086
 run 0 tune "$model" $short --for 12s --ring 700K
-has err '^simulated [0-9]+ settings in .*: --ring [0-9]+K'
+has err '^simulated [0-9]+ settings in '
+has err '^ +the defaults [0-9.]+ s, the best [0-9.]+ s: --ring [0-9]+K'
 has err '^ 0:0[0-9] .* tokens/s  --ring 700K$'
 has out '^best      --ring [0-9]+K'
 has out 'faster in [0-9]+ of [0-9]+ pairs$'
@@ -133,6 +134,13 @@ with 's/"sluice_settings":.*1/"sluice_settings": 2/' '^warning: .*: of version 2
 with '$d' '^warning: .*m\.gguf-.*\.json:[0-9]+:[0-9]+: .*; no kept settings are used$'
 with '1,$d' '^warning: .*; no kept settings are used$'
 with '1s/.*/[1]/;2,$d' '^warning: .*: not a file of sluice tune; no kept settings are used$'
+# A kept chunk whose scratch a long text leaves no room for is no reason to refuse it.
+seq 2 500 >"$work/long"
+run 1 eval "$model" -M 1M --ids "$work/long" --no-kept
+tight=$(sed -n 's/.*--memory \([0-9]*\)M is the least.*/\1/p' "$work/err")
+sed -e "$(options '"chunk": "2048"')" -e "s/\"memory\":.*/\"memory\": $((tight << 20)),/" "$work/kept.json" >"$kept"
+run 0 eval "$model" -M "${tight}M" --ids "$work/long"
+has err '^note: with these settings the budget is too small for this context; the defaults are used$'
 run 0 tune "$model" --reset
 has out '^removed .*json$'
 ok "it is still there" [ ! -e "$kept" ]
