@@ -194,8 +194,8 @@ static const option options[] = {
      GROUP_SPEED, false, "Of these, most bytes for guesses while decoding (default: 4M)."},
     {"--disk", NULL, "RATE", KIND_SIZE, AT(disk_rate), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_SPEED,
      false,
-     "Expect this many bytes per second of the disk, such as 2G (default: plan measures it, the "
-     "others say what they read)."},
+     "Expect this many bytes per second of the disk, such as 2G (default: what sluice disk "
+     "measured, if anything)."},
     {"--disk", NULL, "RATE[,LATENCY[,DEPTH]]", KIND_TEXT, AT(disk_model), 0, 0, NULL, 0,
      SL_CMD_SIMULATE, GROUP_SPEED, true,
      "The disk: bytes per second, microseconds until the first byte, and reads that wait at the "
@@ -222,10 +222,20 @@ static const option options[] = {
      SL_CMD_PRICE | SL_CMD_DISK, GROUP_SPEED, false,
      "Read no more than this many bytes per second (default: no limit)."},
     {"--cpu-level", NULL, "LEVEL", KIND_CHOICE, AT(cpu_level), 0, 0, "auto|" CPU_LEVELS, -1,
-     SL_CMD_TOKENS | SL_CMD_BENCH, GROUP_SPEED, false,
+     SL_CMD_TOKENS | SL_CMD_BENCH | SL_CMD_PLAN, GROUP_SPEED, false,
      "Kernels to use: auto, or one of " CPU_LEVELS
      "; the results are the same bits (default: auto)."},
 
+    {"--simulate-ram", NULL, "SIZE", KIND_SIZE, AT(simulate_ram), 1, 0, NULL, 0, SL_CMD_PLAN,
+     GROUP_MEMORY, true,
+     "Answer for a machine with so much memory: what --memory auto would take there, and how fast "
+     "it would be with this disk and these cores."},
+    {"--trace-in", NULL, "FILE", KIND_TEXT, AT(trace_in), 0, 0, NULL, 0, SL_CMD_PLAN, GROUP_INPUT,
+     true,
+     "A trace of this model (--trace of run, eval and bench): expect experts to be reused as in it "
+     "(default: as the last runs kept it, else as is usual)."},
+    {"--measure", NULL, NULL, KIND_FLAG, AT(measure), 0, 0, NULL, 0, SL_CMD_PLAN, GROUP_INPUT, true,
+     "Measure the kernels again, even if their speed is kept from an earlier time."},
     {"--for", NULL, "TIME", KIND_SECONDS, AT(seconds), 0.1, 86400, NULL, 0,
      SL_CMD_DISK | SL_CMD_TUNE, GROUP_INPUT, true,
      "Measure for about this long, such as 10s or 2m (default: 5s; tune: at the most, 5m)."},
@@ -310,10 +320,26 @@ const char *sl_nearest(const char *word, const char *const *names)
     return best;
 }
 
+/* Names that users of other programs know. */
+static const struct {
+    const char *said, *meant;
+} also_known[] = {{"--context", "--ctx"}, {"--ctx-size", "--ctx"}};
+
+static void translate(const char **name, size_t *len)
+{
+    for (size_t i = 0; i < sizeof also_known / sizeof also_known[0]; i++)
+        if (strlen(also_known[i].said) == *len && !strncmp(also_known[i].said, *name, *len)) {
+            *name = also_known[i].meant;
+            *len = strlen(*name);
+            return;
+        }
+}
+
 /* The command's own option of this name, else another command's. */
 static const option *find_option(const sl_command *c, const char *name, size_t len)
 {
     const option *found = NULL;
+    translate(&name, &len);
     for (size_t i = 0; i < N_OPTIONS; i++) {
         const option *o = &options[i];
         if ((strlen(o->name) == len && !strncmp(o->name, name, len)) ||

@@ -95,6 +95,9 @@ typedef struct sl_options {
     sl_texts versus;              /* bench: options of further sets */
     bool no_kept; /* do not use what tune has kept; true for commands without such an option */
     bool given[SL_MAX_OPTIONS]; /* by place in the table: it was set */
+    bool measure;               /* plan: anew, whatever is kept */
+    uint64_t simulate_ram;      /* plan: of another machine; 0: this one */
+    const char *trace_in;       /* plan */
 } sl_options;
 
 struct sl_command;

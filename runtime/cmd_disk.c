@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "../stream/block_layer.h"
 #include "command.h"
@@ -37,12 +36,11 @@ typedef struct disk {
 static const sl_io engines[] = {SL_IO_DIRECT, SL_IO_MAPPED, SL_IO_PREAD};
 static const uint32_t sizes_kib[] = {64, 256, 1024, 4096};
 static const uint32_t flights_mib[] = {1, 4, 64}; /* beside the usual one */
-static const uint32_t alone_kib[] = {4, 64, 1024};
 enum {
     N_ENGINES = 3,
     N_SIZES = 4,
     N_FLIGHTS = 3,
-    N_ALONE = 3,
+    N_ALONE = SL_DISK_ALONE,
     N_POINTS = N_ENGINES * N_SIZES + N_FLIGHTS + 1 + N_ALONE
 };
 _Static_assert((int)N_POINTS <= (int)SL_DISK_POINTS, "all points have room");
@@ -132,7 +130,8 @@ static sl_status measure_rest(disk *d, sl_err *err)
     if (!st)
         st = measure(d, add(d, streaming(d), piece, d->usual.in_flight_bytes, true), err);
     for (unsigned i = 0; !st && i < N_ALONE; i++)
-        st = measure(d, add(d, streaming(d), alone_kib[i] * KIB, alone_kib[i] * KIB, true), err);
+        st = measure(d, add(d, streaming(d), sl_disk_alone_bytes[i], sl_disk_alone_bytes[i], true),
+                     err);
     return st;
 }
 
@@ -149,14 +148,6 @@ static void judge(disk *d)
         if (p->io == streaming(d))
             d->f.proven = false;
     }
-}
-
-static void stamp(char out[24])
-{
-    const time_t now = time(NULL);
-    struct tm tm;
-    if (!gmtime_r(&now, &tm) || !strftime(out, 24, "%Y-%m-%dT%H:%M:%SZ", &tm))
-        out[0] = 0;
 }
 
 static sl_status measure_all(disk *d, sl_err *err)
@@ -182,7 +173,7 @@ static sl_status measure_all(disk *d, sl_err *err)
     d->f.disk_limit = d->o->disk_limit;
     d->f.file_bytes = f->size;
     snprintf(d->f.file, sizeof d->f.file, "%.500s", f->path);
-    stamp(d->f.measured);
+    sl_show_now(d->f.measured);
     judge(d);
     return st;
 }
@@ -286,9 +277,9 @@ static void print_alone(const sl_disk_figures *f, sl_io io)
             sl_io_name(io));
     for (unsigned i = 0; i < N_ALONE; i++) {
         const sl_disk_point *p =
-            sl_disk_point_find(f, io, alone_kib[i] * KIB, alone_kib[i] * KIB, true);
+            sl_disk_point_find(f, io, sl_disk_alone_bytes[i], sl_disk_alone_bytes[i], true);
         if (p && !p->refused)
-            sl_outf("  %22s  %9s  %9s%s\n", sl_show_bytes(a, alone_kib[i] * KIB),
+            sl_outf("  %22s  %9s  %9s%s\n", sl_show_bytes(a, sl_disk_alone_bytes[i]),
                     sl_show_seconds(b, p->p50_s), sl_show_seconds(c, p->p99_s),
                     p->proven ? "" : " ?");
     }

@@ -110,6 +110,8 @@ const sl_disk_point *sl_disk_point_find(const sl_disk_figures *f, sl_io io, uint
     return NULL;
 }
 
+const uint32_t sl_disk_alone_bytes[SL_DISK_ALONE] = {4 << 10, 64 << 10, 1 << 20};
+
 static bool usable(const sl_disk_point *p)
 {
     return p && !p->refused && p->bytes_per_s > 0;
@@ -123,15 +125,46 @@ sl_disk_speed sl_disk_speed_of(const sl_disk_figures *f)
     const sl_io io = usable(direct) ? SL_IO_DIRECT : SL_IO_PREAD;
     const sl_disk_point *p = sl_disk_point_find(f, io, piece, flight, false);
     const sl_disk_point *far = sl_disk_point_find(f, io, piece, flight, true);
-    const sl_disk_point *one = sl_disk_point_find(f, io, piece, piece, true);
     sl_disk_speed s = {0};
     if (!usable(p))
         return s;
     s.bytes_per_s = p->bytes_per_s;
     s.scattered_bytes_per_s = usable(far) ? far->bytes_per_s : p->bytes_per_s;
-    s.piece_s = usable(one) ? one->p50_s : 0;
+    for (unsigned i = 0; i < SL_DISK_ALONE; i++) {
+        const uint32_t n = sl_disk_alone_bytes[i];
+        const sl_disk_point *one = sl_disk_point_find(f, io, n, n, true);
+        s.alone_s[i] = usable(one) ? one->p50_s : n / s.scattered_bytes_per_s;
+    }
     s.cpu_s_per_byte = p->cpu_s_per_gib / (double)(1 << 30);
     return s;
+}
+
+double sl_disk_alone(const sl_disk_speed *d, double bytes)
+{
+    unsigned i = bytes > sl_disk_alone_bytes[1] ? 1 : 0;
+    const double from = sl_disk_alone_bytes[i], to = sl_disk_alone_bytes[i + 1];
+    const double at = bytes < from ? 0 : bytes > to ? 1 : (bytes - from) / (to - from);
+    const double more = bytes > to ? (bytes - to) / d->scattered_bytes_per_s : 0;
+    return d->alone_s[i] + at * (d->alone_s[i + 1] - d->alone_s[i]) + more;
+}
+
+sl_disk_speed sl_disk_speed_like(double bytes_per_s, double latency_s)
+{
+    sl_disk_speed d = {.bytes_per_s = bytes_per_s, .scattered_bytes_per_s = bytes_per_s};
+    for (unsigned i = 0; i < SL_DISK_ALONE; i++)
+        d.alone_s[i] = latency_s + sl_disk_alone_bytes[i] / bytes_per_s;
+    return d;
+}
+
+void sl_disk_speed_limit(sl_disk_speed *d, double bytes_per_s)
+{
+    if (d->bytes_per_s > bytes_per_s)
+        d->bytes_per_s = bytes_per_s;
+    if (d->scattered_bytes_per_s > bytes_per_s)
+        d->scattered_bytes_per_s = bytes_per_s;
+    for (unsigned i = 0; i < SL_DISK_ALONE; i++)
+        if (d->alone_s[i] < sl_disk_alone_bytes[i] / bytes_per_s)
+            d->alone_s[i] = sl_disk_alone_bytes[i] / bytes_per_s;
 }
 
 /* ---- as JSON --------------------------------------------------------------------------------- */
@@ -174,7 +207,7 @@ void sl_disk_figures_write(sl_json_writer *w, const sl_disk_figures *f)
     const sl_disk_speed s = sl_disk_speed_of(f);
     sl_json_write_double(w, "bytes_per_s", s.bytes_per_s);
     sl_json_write_double(w, "scattered_bytes_per_s", s.scattered_bytes_per_s);
-    sl_json_write_double(w, "piece_s", s.piece_s);
+    sl_json_write_double(w, "piece_s", s.alone_s[SL_DISK_ALONE - 1]);
     sl_json_write_array(w, "points");
     for (uint32_t i = 0; i < f->n_points; i++)
         write_point(w, &f->point[i]);

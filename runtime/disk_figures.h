@@ -53,12 +53,20 @@ const sl_disk_point *sl_disk_point_find(const sl_disk_figures *f, sl_io io, uint
 
 /* The figures that matter to a stream, of the engine that streams (direct, or where it is refused,
  * pread), with pieces of 1 MiB. 0: not known. */
+enum { SL_DISK_ALONE = 3 };
+extern const uint32_t sl_disk_alone_bytes[SL_DISK_ALONE]; /* 4 KiB, 64 KiB, 1 MiB */
 typedef struct sl_disk_speed {
-    double bytes_per_s;           /* one after the other, with the usual bytes in flight */
-    double scattered_bytes_per_s; /* the same in any order */
-    double piece_s;               /* one scattered piece alone, from asking to having it */
-    double cpu_s_per_byte;        /* of the I/O thread */
+    double bytes_per_s;            /* one after the other, with the usual bytes in flight */
+    double scattered_bytes_per_s;  /* the same in any order */
+    double alone_s[SL_DISK_ALONE]; /* one scattered read alone, from asking to having it */
+    double cpu_s_per_byte;         /* of the I/O thread */
 } sl_disk_speed;
+/* A read of so many bytes alone, between the measured sizes by straight lines. */
+double sl_disk_alone(const sl_disk_speed *d, double bytes);
+/* A disk of this rate whose every read takes latency_s more; nothing else is known of it. */
+sl_disk_speed sl_disk_speed_like(double bytes_per_s, double latency_s);
+/* The same disk at no more than this rate. */
+void sl_disk_speed_limit(sl_disk_speed *d, double bytes_per_s);
 sl_disk_speed sl_disk_speed_of(const sl_disk_figures *f);
 
 /* What is kept of the disk of path. False: nothing, or it is damaged or of another version (a note

@@ -35,10 +35,13 @@ static const sl_command commands[] = {
      "The first bad value is named with its tensor and block, and the exit status is then 1.",
      "  sluice verify model.gguf", sl_cmd_verify},
     {"plan", SL_CMD_PLAN, "MODEL", "price memory and predict speed before reading weights",
-     "Prints the floor with every term, and for a list of budgets (or the one of --memory) how "
-     "the\n"
-     "memory is split and how many seconds a token will take.",
-     "  sluice plan model.gguf --disk 2G\n  sluice plan model.gguf --memory 4G --json",
+     "Prints the floor with every term, and for budgets from there to the whole model (or the one "
+     "of\n"
+     "--memory) how the memory is split, how many seconds a token will take and how fast a prompt "
+     "is,\n"
+     "from what sluice disk measured and a short run of the kernels. Reads no weights.",
+     "  sluice disk model.gguf && sluice plan model.gguf\n"
+     "  sluice plan model.gguf --memory 4G --json",
      sl_cmd_plan},
     {"bench", SL_CMD_BENCH, "[MODEL]", "time a model, or the kernels",
      "Times prefill and decode of MODEL, cold and warm, beside what disk and memory allow; under "

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "term.h"
 
@@ -48,6 +49,14 @@ const char *sl_show_seconds(char *out, double s)
         snprintf(out, SL_SHORT, "%llu h %02llu min", n / 60, n % 60);
     }
     return out;
+}
+
+void sl_show_now(char *out)
+{
+    const time_t now = time(NULL);
+    struct tm tm;
+    if (!gmtime_r(&now, &tm) || !strftime(out, 24, "%Y-%m-%dT%H:%M:%SZ", &tm))
+        out[0] = 0;
 }
 
 sl_status sl_report_json(sl_json_writer **w, sl_err *err)

@@ -13,6 +13,9 @@ const char *sl_show_rate(char *out, double bytes_per_s); /* "1.94 GiB/s" */
 const char *sl_show_seconds(char *out,
                             double seconds); /* "42 us", "8.1 ms", "0.95 s", "2 min 05 s" */
 
+/* The time now, UTC, as ISO 8601: "2026-11-30T21:04:35Z". out has 24 bytes. */
+void sl_show_now(char *out);
+
 /* Ends the document, prints it indented with a final newline on stdout, frees the writer. */
 sl_status sl_report_json(sl_json_writer **w, sl_err *err);
 

@@ -64,23 +64,31 @@ static bool read_floats(FILE *f, uint64_t model, float *use, uint32_t n)
            fread(&sum, sizeof sum, 1, f) == 1 && sum == sl_fnv(h.model, use, n * sizeof *use);
 }
 
-void sl_warm_start_load(const sl_setup *s)
+float *sl_warm_start_uses(const sl_setup *s, uint32_t n)
 {
-    sl_stream *stream = sl_model_stream(s->model);
-    const uint32_t n = sl_stream_split_of(stream)->on_demand_parts;
     const uint64_t model = model_hash(s);
     char path[PATH_MAX];
     if (!n || !cache_path(path, sizeof path, model, false))
-        return;
+        return NULL;
     FILE *f = fopen(path, "rb");
     float *use = f ? malloc(n * sizeof *use) : NULL;
-    if (use && read_floats(f, model, use, n))
-        sl_stream_uses_set(stream, use);
-    else if (use)
+    if (use && !read_floats(f, model, use, n)) {
         sl_log(SL_LOG_NOTE, "%s: damaged or of another version; not used", path);
-    free(use);
+        free(use);
+        use = NULL;
+    }
     if (f)
         fclose(f);
+    return use;
+}
+
+void sl_warm_start_load(const sl_setup *s)
+{
+    sl_stream *stream = sl_model_stream(s->model);
+    float *use = sl_warm_start_uses(s, sl_stream_split_of(stream)->on_demand_parts);
+    if (use)
+        sl_stream_uses_set(stream, use);
+    free(use);
 }
 
 static sl_status write_file(const char *path, uint64_t model, const float *use, uint32_t n,

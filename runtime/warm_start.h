@@ -8,6 +8,9 @@
 
 #include "setup.h"
 
+/* What is kept for the model's n experts, log2 of each one's uses (sl_stream_uses_get());
+ * malloc'ed, the caller frees. NULL: nothing that can be used. The model need not be loaded. */
+float *sl_warm_start_uses(const sl_setup *s, uint32_t n);
 void sl_warm_start_load(const sl_setup *s);
 void sl_warm_start_save(const sl_setup *s);
 
