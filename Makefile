@@ -149,8 +149,11 @@ TIME ?= 60
 fuzz: ## fuzz one parser with libFuzzer: make fuzz T=gguf [TIME=seconds]
 	$(Q)scripts/fuzz '$(T)' '$(TIME)' '$(MAKE)'
 
-bench: all ## cold runs under memory limits, as a Markdown table (root; docs/benchmarking.md)
-	$(Q)scripts/bench-stream
+# The variables that name models are in scripts/bench-tables.
+bench: all tests ## the tables of docs/benchmarks.md, or one (bench-dense, ...); FILE=model.gguf: cold runs of that one (root)
+	$(Q)$(if $(FILE),scripts/bench-stream,scripts/bench-tables)
+bench-%: all tests
+	$(Q)scripts/bench-tables $*
 
 # ---- the source -------------------------------------------------------------------------------
 lint: all ## rules of the house: layers, names, banned calls, headers, formatting, links
@@ -162,10 +165,11 @@ format: ## clang-format every source file
 # ---- the rest ---------------------------------------------------------------------------------
 PREFIX ?= /usr/local
 install: all ## copy to $(DESTDIR)$(PREFIX)
-	$(Q)install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/sluice/docs'
+	$(Q)install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/share/doc/sluice/docs/images'
 	$(Q)install -m 755 sluice '$(DESTDIR)$(PREFIX)/bin/sluice'
 	$(Q)install -m 644 README.md CONTRIBUTING.md CHANGELOG.md LICENSE '$(DESTDIR)$(PREFIX)/share/doc/sluice'
 	$(Q)install -m 644 docs/*.md '$(DESTDIR)$(PREFIX)/share/doc/sluice/docs'
+	$(Q)install -m 644 docs/images/* '$(DESTDIR)$(PREFIX)/share/doc/sluice/docs/images'
 
 clean: ## remove what was built
 	$(Q)rm -rf build sluice

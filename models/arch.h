@@ -26,6 +26,8 @@ typedef enum sl_role {
     SL_ROLE_DELTA_Z,
     SL_ROLE_DELTA_A,
     SL_ROLE_DELTA_B,
+    SL_ROLE_DELTA_QKVZ, /* or two for the four, key head by key head: safetensors only */
+    SL_ROLE_DELTA_BA,
     SL_ROLE_DELTA_OUT,
     SL_ROLE_DELTA_CONV,
     SL_ROLE_DELTA_RATE,
@@ -75,6 +77,8 @@ typedef enum sl_mixer { SL_MIXER_ATTENTION, SL_MIXER_DELTA_NET } sl_mixer;
  * are the channels of a short convolution; then each value head has a state [dim_k][dim_v]. */
 typedef struct sl_delta_net {
     uint32_t n_k_heads, n_v_heads, dim_k, dim_v, n_taps;
+    bool grouped; /* q, k, v and z are outputs of one matrix, b and a of another: for each key head
+                     its q, its k, v of its value heads, z of these; and b of these, a of these */
     bool tiled; /* value head j goes with key head j % n_k_heads; else with j / (value heads per key
                    head) */
     /* floats, owned by the model's arena */
@@ -128,6 +132,7 @@ typedef struct sl_arch {
     const char *family;
     sl_format format;
     const char *hf_prefix; /* what "model." is in this folder's names; NULL: "model." */
+    const char *hf_before; /* what other names begin with; NULL: nothing */
     const sl_name *names;  /* [n_names] */
     uint32_t n_names;
     uint32_t n_layers, n_embd, n_vocab, n_ctx_max;
@@ -156,7 +161,7 @@ void sl_expert_role_name(const sl_arch *arch, sl_role role, uint32_t layer, uint
  * exactly. */
 typedef struct sl_family {
     const char *name;
-    const char *gguf_arch;  /* general.architecture */
+    const char *gguf_arch;  /* general.architecture; NULL: no GGUF files */
     const char *model_type; /* config.json: model_type */
     sl_status (*read)(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err);
     const char *text_type; /* model_type of its text_config, where that stands alone; or NULL */

@@ -4,6 +4,7 @@
  * Dimension letters: T rows of this pass, D n_embd, K key heads of dk, H value heads of dv, C = 2 K
  * dk + H dv channels. */
 #include <math.h>
+#include <string.h>
 
 #include "forward.h"
 
@@ -137,6 +138,50 @@ static void norm_heads(void *ctx, size_t task, unsigned worker)
                             dv);
 }
 
+/* ---- inputs ---- */
+
+/* Inputs that come key head by key head, [T][C + H dv] and behind them [T][2 H], go where the
+ * others are. */
+static void scatter_row(void *ctx, size_t t, unsigned worker)
+{
+    (void)worker;
+    const delta_ctx *c = ctx;
+    const sl_delta_net *d = c->d;
+    const sl_session *s = c->p->s;
+    const size_t K = d->n_k_heads, H = d->n_v_heads, dk = d->dim_k, each = H / K,
+                 v = each * d->dim_v, C = sl_delta_channels(d), V = H * d->dim_v;
+    const float *qkvz = s->delta_mix + t * (C + V),
+                *ba = s->delta_mix + c->p->rows * (C + V) + t * 2 * H;
+    float *in = s->delta_in + t * C, *z = s->delta_z + t * V;
+    for (size_t k = 0; k < K; k++, qkvz += 2 * dk + 2 * v, ba += 2 * each) {
+        memcpy(in + k * dk, qkvz, dk * sizeof *in);
+        memcpy(in + (K + k) * dk, qkvz + dk, dk * sizeof *in);
+        memcpy(in + 2 * K * dk + k * v, qkvz + 2 * dk, v * sizeof *in);
+        memcpy(z + k * v, qkvz + 2 * dk + v, v * sizeof *z);
+        memcpy(s->delta_b + t * H + k * each, ba, each * sizeof *ba);
+        memcpy(s->delta_a + t * H + k * each, ba + each, each * sizeof *ba);
+    }
+}
+
+/* norm -> delta_in, delta_z, delta_a, delta_b */
+static sl_status project(sl_pass *p, const sl_group *g, const sl_delta_net *d)
+{
+    sl_session *s = p->s;
+    const size_t D = p->m->arch.n_embd, H = d->n_v_heads, V = H * d->dim_v,
+                 C = sl_delta_channels(d);
+    sl_operand in = {
+        s->norm, D, p->rows, {s->delta_in, s->delta_z, s->delta_a, s->delta_b}, {C, V, H, H}};
+    if (!d->grouped)
+        return sl_project(p, g, &in);
+    in = (sl_operand){
+        s->norm, D, p->rows, {s->delta_mix, s->delta_mix + p->rows * (C + V)}, {C + V, 2 * H}};
+    sl_status st = sl_project(p, g, &in);
+    delta_ctx c = {.p = p, .d = d};
+    if (st == SL_OK)
+        sl_workers_run(p->w, scatter_row, &c, p->rows);
+    return st;
+}
+
 sl_status sl_delta_net_mix(sl_pass *p, uint32_t layer)
 {
     sl_session *s = p->s;
@@ -145,12 +190,7 @@ sl_status sl_delta_net_mix(sl_pass *p, uint32_t layer)
     const sl_layer_groups *g = &p->m->layout.layer[layer];
     const size_t D = p->m->arch.n_embd, H = d->n_v_heads, V = H * d->dim_v;
     sl_norm_rows(p, s->x, l->attn_norm, s->norm, p->rows);
-    const sl_operand in = {s->norm,
-                           D,
-                           p->rows,
-                           {s->delta_in, s->delta_z, s->delta_a, s->delta_b},
-                           {sl_delta_channels(d), V, H, H}};
-    sl_status st = sl_project(p, &g->mixer_in, &in);
+    sl_status st = project(p, &g->mixer_in, d);
     if (st != SL_OK)
         return st;
     const uint32_t first = s->state.keep_row == SL_STATE_NONE ? 0 : s->state.keep_row;

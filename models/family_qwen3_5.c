@@ -1,7 +1,8 @@
-/* Qwen3.5 (3.6 and 3.8 are the same architecture), dense and with mixtures of experts: gated delta
- * nets, every fourth layer gated attention; norms whose stored weights are offsets from 1; rotary
- * positions on a part of a head. The text model alone: of images and drafts nothing is run.
- * Sources: transformers/models/qwen3_5 and qwen3_5_moe; the keys of llama.cpp's converter. */
+/* Qwen3.5 (3.6 and 3.8 are the same architecture), dense and with mixtures of experts, and
+ * Qwen3-Next: gated delta nets, every fourth layer gated attention; norms whose stored weights are
+ * offsets from 1; rotary positions on a part of a head. The text model alone: of images and drafts
+ * nothing is run. Sources: transformers/models/qwen3_5, qwen3_5_moe and qwen3_next; the keys of
+ * llama.cpp's converter; mlx_lm/models/qwen3_5.py for what MLX's converter changes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +36,9 @@ static sl_status leave_drafts(const sl_config *c, sl_arch *arch, sl_err *err)
                        (long long)n);
     if (arch->format != SL_FORMAT_GGUF) {
         add_skip(arch, "mtp.", drafts);
+        add_skip(arch, "language_model.mtp.", drafts);
         add_skip(arch, "model.visual.", "vision");
+        add_skip(arch, "vision_tower.", "vision");
     } else if (n) {
         char prefix[24];
         snprintf(prefix, sizeof prefix, "blk.%u.", --arch->n_layers);
@@ -107,6 +110,38 @@ static sl_status read_kinds(const sl_config *c, sl_arch *arch, sl_err *err)
     return st;
 }
 
+static const sl_tensor *find(const sl_config *c, const sl_arch *arch, sl_role role, uint32_t layer)
+{
+    char name[SL_NAME_BYTES];
+    sl_role_name(arch, role, layer, name);
+    return sl_checkpoint_find(sl_config_checkpoint(c), name);
+}
+
+/* What names begin with: as the text model alone has them, as part of a larger model, as MLX's
+ * converter writes both. */
+static void find_names(const sl_config *c, sl_arch *arch)
+{
+    static const struct {
+        const char *prefix, *before;
+    } kinds[] = {{"model.language_model.", NULL}, {"language_model.model.", "language_model."}};
+    for (size_t i = 0; !find(c, arch, SL_ROLE_EMBED, 0) && i < sizeof kinds / sizeof *kinds; i++) {
+        arch->hf_prefix = kinds[i].prefix;
+        arch->hf_before = kinds[i].before;
+    }
+    if (!find(c, arch, SL_ROLE_EMBED, 0)) /* an error will name the tensor */
+        arch->hf_prefix = arch->hf_before = NULL;
+}
+
+/* Converters to GGUF and MLX have added 1 to the norms. MLX's also turns the convolution, to
+ * [channels, taps, 1], and is known by that. */
+static bool has_added_one(const sl_config *c, const sl_arch *arch)
+{
+    const sl_tensor *t = NULL;
+    for (uint32_t i = 0; !t && i < arch->n_layers; i++)
+        t = find(c, arch, SL_ROLE_DELTA_CONV, i);
+    return arch->format == SL_FORMAT_GGUF || (t && t->n_dims == 3 && t->dims[2] == 1);
+}
+
 static sl_status fill_layers(const sl_config *c, sl_arch *arch, sl_err *err)
 {
     sl_delta_net delta;
@@ -120,30 +155,28 @@ static sl_status fill_layers(const sl_config *c, sl_arch *arch, sl_err *err)
         sl_layer *l = &arch->layer[i];
         l->qk_norm = true;
         l->attn_gate = gate;
-        if (l->mixer == SL_MIXER_DELTA_NET)
-            l->delta = delta;
+        if (l->mixer != SL_MIXER_DELTA_NET)
+            continue;
+        l->delta = delta;
+        l->delta.grouped = arch->format != SL_FORMAT_GGUF && find(c, arch, SL_ROLE_DELTA_QKVZ, i);
     }
     return st;
 }
 
 static sl_status read_hybrid(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err)
 {
-    static const char whole[] = "model.language_model.";
-    char name[SL_NAME_BYTES];
     arch->names = own_names;
     arch->n_names = sizeof own_names / sizeof *own_names;
     sl_status st = sl_read_dense(c, arena, arch, err);
+    if (st == SL_OK && arch->format != SL_FORMAT_GGUF)
+        find_names(c, arch);
     if (st == SL_OK)
         st = leave_drafts(c, arch, err);
     if (st == SL_OK)
         st = fill_layers(c, arch, err);
-    if (st != SL_OK || arch->format == SL_FORMAT_GGUF)
-        return st;
-    arch->norm_plus = 1; /* the converter to GGUF has added it */
-    snprintf(name, sizeof name, "%sembed_tokens.weight", whole);
-    if (sl_checkpoint_find(sl_config_checkpoint(c), name))
-        arch->hf_prefix = whole;
-    return SL_OK;
+    if (st == SL_OK && !has_added_one(c, arch))
+        arch->norm_plus = 1;
+    return st;
 }
 
 static sl_status read_qwen3_5(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err)
@@ -161,6 +194,15 @@ static sl_status read_qwen3_5_moe(const sl_config *c, sl_arena *arena, sl_arch *
         arch->layer[i].moe.route.renormalise = true; /* no config asks; they always are */
     return st;
 }
+
+static sl_status read_qwen3_next(const sl_config *c, sl_arena *arena, sl_arch *arch, sl_err *err)
+{
+    sl_status st = read_hybrid(c, arena, arch, err);
+    return st == SL_OK ? sl_read_moe(c, arch, err) : st;
+}
+
+const sl_family sl_family_qwen3_next = {
+    .name = "qwen3_next", .model_type = "qwen3_next", .read = read_qwen3_next};
 
 const sl_family sl_family_qwen3_5 = {.name = "qwen3.5",
                                      .gguf_arch = "qwen35",

@@ -175,6 +175,10 @@ static const layer_part delta_parts[] = {
      {SL_ROLE_DELTA_QKV, SL_ROLE_DELTA_Z, SL_ROLE_DELTA_A, SL_ROLE_DELTA_B}},
     {"delta.out", offsetof(sl_layer_groups, mixer_out), 1, {SL_ROLE_DELTA_OUT}},
 };
+static const layer_part grouped_parts[] = {
+    {"delta.in", offsetof(sl_layer_groups, mixer_in), 2, {SL_ROLE_DELTA_QKVZ, SL_ROLE_DELTA_BA}},
+    {"delta.out", offsetof(sl_layer_groups, mixer_out), 1, {SL_ROLE_DELTA_OUT}},
+};
 static const layer_part dense_parts[] = {
     {"ffn.gate_up", offsetof(sl_layer_groups, gate_up), 2, {SL_ROLE_GATE, SL_ROLE_UP}},
     {"ffn.down", offsetof(sl_layer_groups, down), 1, {SL_ROLE_DOWN}},
@@ -281,8 +285,11 @@ static sl_status add_mixture(const layer_ctx *x)
 
 static sl_status add_layer(const layer_ctx *x)
 {
-    const bool delta = x->arch->layer[x->layer].mixer == SL_MIXER_DELTA_NET;
-    sl_status st = add_parts(x, delta ? delta_parts : attention_parts, 2, OWN_UNITS);
+    const sl_layer *l = &x->arch->layer[x->layer];
+    const layer_part *mixer = l->mixer == SL_MIXER_ATTENTION ? attention_parts
+                              : l->delta.grouped             ? grouped_parts
+                                                             : delta_parts;
+    sl_status st = add_parts(x, mixer, 2, OWN_UNITS);
     if (st != SL_OK)
         return st;
     return x->arch->layer[x->layer].moe.n_experts

@@ -110,6 +110,18 @@ static const sl_tensor *need_of_vector(checker *c, sl_role role, uint32_t layer,
     return t;
 }
 
+static bool all_finite(checker *c, const sl_tensor *t, const float *v, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        if (!isfinite(v[i])) {
+            sl_fail(c->err, SL_EFORMAT, "tensor %s: value %llu is %g", t->name,
+                    (unsigned long long)i, (double)v[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* A small tensor's values as floats. */
 static bool read_floats(checker *c, const sl_tensor *t, float **out)
 {
@@ -131,15 +143,8 @@ static bool read_floats(checker *c, const sl_tensor *t, float **out)
     if (ok)
         c->m->kernels.dequantize[type](raw, v, (size_t)n, NULL);
     free(raw);
-    for (uint64_t i = 0; ok && i < n; i++) {
-        if (!isfinite(v[i])) {
-            sl_fail(c->err, SL_EFORMAT, "tensor %s: value %llu is %g", t->name,
-                    (unsigned long long)i, (double)v[i]);
-            ok = false;
-        }
-    }
     *out = v;
-    return ok;
+    return ok && all_finite(c, t, v, n);
 }
 
 static bool need_floats(checker *c, sl_role role, uint32_t layer, uint64_t n, float **out)
@@ -186,7 +191,7 @@ static bool need_rates(checker *c, uint32_t layer, uint64_t n, const float **out
     return ok;
 }
 
-/* A convolution's taps, [channels][taps] or [channels][1][taps], turned over. */
+/* A convolution's taps, [channels][taps] with a 1 anywhere behind the channels, turned over. */
 static bool need_taps(checker *c, uint32_t layer, uint64_t channels, uint64_t taps,
                       const float **out)
 {
@@ -195,8 +200,9 @@ static bool need_taps(checker *c, uint32_t layer, uint64_t channels, uint64_t ta
     const sl_tensor *t = find_needed(c, SL_ROLE_DELTA_CONV, layer);
     if (!t)
         return false;
-    const bool flat = t->n_dims == 3 && t->dims[1] == 1;
-    if ((t->n_dims != 2 && !flat) || t->dims[0] != channels || t->dims[t->n_dims - 1] != taps) {
+    if ((t->n_dims != 2 && t->n_dims != 3) || t->dims[0] != channels ||
+        t->n_values != channels * taps || t->n_values / t->dims[0] != taps ||
+        (t->n_dims == 3 && t->dims[1] != 1 && t->dims[2] != 1)) {
         shape_text(t, found, sizeof found);
         sl_fail(c->err, SL_EFORMAT, "tensor %s has shape %s, the config asks for [%llu, %llu]",
                 t->name, found, (unsigned long long)channels, (unsigned long long)taps);
@@ -214,6 +220,38 @@ static bool need_taps(checker *c, uint32_t layer, uint64_t channels, uint64_t ta
         turned[i % taps * channels + i / taps] = v[i];
     *out = turned;
     return ok;
+}
+
+/* A matrix of one row, as floats: MLX's converter quantises it as it does large ones. */
+static bool need_row(checker *c, sl_role role, uint32_t layer, uint64_t n, const float **out)
+{
+    const sl_tensor *t = find_needed(c, role, layer);
+    sl_matrix m;
+    if (!t)
+        return false;
+    if (t->type != SL_U32)
+        return need_vector(c, role, layer, n, out);
+    if (!need_matrix(c, role, layer, 1, n) ||
+        sl_matrix_of(c->m->ckpt, &c->m->arch, t, &m, c->err) != SL_OK)
+        return false;
+    float *v = sl_arena_alloc(c->m->arena, n, sizeof *v);
+    uint8_t *raw = malloc((size_t)(t->extent.len + 2 * m.scale->extent.len));
+    bool ok = v && raw;
+    if (!ok)
+        sl_fail(c->err, SL_ENOMEM, "out of memory for tensor %s", t->name);
+    if (ok) {
+        uint8_t *scale = raw + t->extent.len, *bias = scale + m.scale->extent.len;
+        m.s.scale = scale;
+        m.s.bias = bias;
+        ok = sl_checkpoint_read(c->m->ckpt, t, raw, c->err) == SL_OK &&
+             sl_checkpoint_read(c->m->ckpt, m.scale, scale, c->err) == SL_OK &&
+             sl_checkpoint_read(c->m->ckpt, m.bias, bias, c->err) == SL_OK;
+    }
+    if (ok)
+        c->m->kernels.dequantize[m.type](raw, v, (size_t)n, &m.s);
+    free(raw);
+    *out = v;
+    return ok && all_finite(c, t, v, n);
 }
 
 /* The tensors of expert e. Stacked ones are marked as used once. */
@@ -238,7 +276,7 @@ static bool check_shared(checker *c, uint32_t i)
     return need_matrix(c, SL_ROLE_SHARED_GATE, i, F, D) &&
            need_matrix(c, SL_ROLE_SHARED_UP, i, F, D) &&
            need_matrix(c, SL_ROLE_SHARED_DOWN, i, D, F) &&
-           (!moe->shared_gated || need_vector(c, SL_ROLE_SHARED_SCORE, i, D, &moe->shared_score));
+           (!moe->shared_gated || need_row(c, SL_ROLE_SHARED_SCORE, i, D, &moe->shared_score));
 }
 
 static bool check_feed_forward(checker *c, uint32_t i)
@@ -270,15 +308,25 @@ static bool check_attention(checker *c, uint32_t i)
                             need_norm(c, SL_ROLE_K_NORM, i, d, &l->k_norm)));
 }
 
+static bool check_delta_inputs(checker *c, uint32_t i)
+{
+    const sl_delta_net *n = &c->m->arch.layer[i].delta;
+    const uint64_t D = c->m->arch.n_embd, C = sl_delta_channels(n), H = n->n_v_heads,
+                   V = H * n->dim_v;
+    if (n->grouped)
+        return need_matrix(c, SL_ROLE_DELTA_QKVZ, i, C + V, D) &&
+               need_matrix(c, SL_ROLE_DELTA_BA, i, 2 * H, D);
+    return need_matrix(c, SL_ROLE_DELTA_QKV, i, C, D) && need_matrix(c, SL_ROLE_DELTA_Z, i, V, D) &&
+           need_matrix(c, SL_ROLE_DELTA_A, i, H, D) && need_matrix(c, SL_ROLE_DELTA_B, i, H, D);
+}
+
 static bool check_delta_net(checker *c, uint32_t i)
 {
     sl_delta_net *n = &c->m->arch.layer[i].delta;
     const uint64_t D = c->m->arch.n_embd, C = sl_delta_channels(n), H = n->n_v_heads,
                    V = H * n->dim_v;
-    return need_matrix(c, SL_ROLE_DELTA_QKV, i, C, D) && need_matrix(c, SL_ROLE_DELTA_Z, i, V, D) &&
-           need_matrix(c, SL_ROLE_DELTA_A, i, H, D) && need_matrix(c, SL_ROLE_DELTA_B, i, H, D) &&
-           need_matrix(c, SL_ROLE_DELTA_OUT, i, D, V) && need_taps(c, i, C, n->n_taps, &n->taps) &&
-           need_rates(c, i, H, &n->rate) &&
+    return check_delta_inputs(c, i) && need_matrix(c, SL_ROLE_DELTA_OUT, i, D, V) &&
+           need_taps(c, i, C, n->n_taps, &n->taps) && need_rates(c, i, H, &n->rate) &&
            need_vector(c, SL_ROLE_DELTA_A_BIAS, i, H, &n->a_bias) &&
            need_vector(c, SL_ROLE_DELTA_NORM, i, n->dim_v, &n->norm);
 }

@@ -195,7 +195,8 @@ struct sl_session {
     /* of the mixer, sharing memory: */
     float *q, *k, *v; /* [rows][heads * head_dim]; q has gates in it, if there are any, and
                          takes the attention's output */
-    float *delta_in, *delta_mix; /* [rows][channels] of the convolution: in, out */
+    float *delta_in, *delta_mix; /* [rows][channels] of the convolution: in, out; before, grouped
+                                    inputs lie in the second, which is as much larger */
     float *delta_z;              /* [rows][value heads * dim_v] */
     float *delta_a, *delta_b;    /* [rows][value heads] */
     float *gate, *up;            /* [rows][n_ff] */

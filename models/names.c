@@ -24,6 +24,8 @@ static const struct {
     [SL_ROLE_DELTA_Z] = {"blk.%u.attn_gate.weight", "model.layers.%u.linear_attn.in_proj_z.weight"},
     [SL_ROLE_DELTA_A] = {"blk.%u.ssm_alpha.weight", "model.layers.%u.linear_attn.in_proj_a.weight"},
     [SL_ROLE_DELTA_B] = {"blk.%u.ssm_beta.weight", "model.layers.%u.linear_attn.in_proj_b.weight"},
+    [SL_ROLE_DELTA_QKVZ] = {"", "model.layers.%u.linear_attn.in_proj_qkvz.weight"},
+    [SL_ROLE_DELTA_BA] = {"", "model.layers.%u.linear_attn.in_proj_ba.weight"},
     [SL_ROLE_DELTA_OUT] = {"blk.%u.ssm_out.weight", "model.layers.%u.linear_attn.out_proj.weight"},
     [SL_ROLE_DELTA_CONV] = {"blk.%u.ssm_conv1d.weight",
                             "model.layers.%u.linear_attn.conv1d.weight"},
@@ -97,6 +99,8 @@ void sl_expert_role_name(const sl_arch *arch, sl_role role, uint32_t layer, uint
     if (arch->hf_prefix && !strncmp(name, usual, strlen(usual))) {
         prefix = arch->hf_prefix;
         name += strlen(usual);
+    } else if (arch->hf_before && *name) {
+        prefix = arch->hf_before;
     }
     fill(prefix, name, value, out);
 }

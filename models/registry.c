@@ -4,9 +4,9 @@
 
 #include "families.h"
 
-static const sl_family *const families[] = {&sl_family_llama, &sl_family_qwen3,
-                                            &sl_family_qwen3_moe, &sl_family_qwen3_5,
-                                            &sl_family_qwen3_5_moe};
+static const sl_family *const families[] = {&sl_family_llama,     &sl_family_qwen3,
+                                            &sl_family_qwen3_moe, &sl_family_qwen3_next,
+                                            &sl_family_qwen3_5,   &sl_family_qwen3_5_moe};
 enum { N_FAMILIES = sizeof families / sizeof *families };
 
 const sl_family *sl_family_find(sl_format format, const char *name)
@@ -14,7 +14,7 @@ const sl_family *sl_family_find(sl_format format, const char *name)
     for (size_t i = 0; i < N_FAMILIES; i++) {
         const sl_family *f = families[i];
         if (format == SL_FORMAT_GGUF
-                ? !strcmp(name, f->gguf_arch)
+                ? f->gguf_arch && !strcmp(name, f->gguf_arch)
                 : !strcmp(name, f->model_type) || (f->text_type && !strcmp(name, f->text_type)))
             return f;
     }

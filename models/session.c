@@ -38,6 +38,7 @@ typedef struct widths {
     uint64_t q_rows; /* q with its gates */
     uint64_t heads, group, part_stride, head_dim;
     uint64_t channels, delta_out, delta_heads; /* of delta nets */
+    uint64_t grouped; /* what inputs of theirs have that come key head by key head */
 } widths;
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -54,6 +55,8 @@ static widths widest(const sl_arch *a)
         w.channels = larger(w.channels, sl_delta_channels(d));
         w.delta_out = larger(w.delta_out, (uint64_t)d->n_v_heads * d->dim_v);
         w.delta_heads = larger(w.delta_heads, d->n_v_heads);
+        if (d->grouped)
+            w.grouped = larger(w.grouped, (uint64_t)d->n_v_heads * (d->dim_v + 2));
         const uint64_t q = (uint64_t)l->n_heads * l->head_dim;
         w.q = larger(w.q, q);
         w.q_rows = larger(w.q_rows, l->attn_gate ? 2 * q : q);
@@ -165,7 +168,7 @@ static void lay_mixers(carver *c, sl_session *s, const widths *w)
     s->k = carve(&attention, rows * w->kv, sizeof(float));
     s->v = carve(&attention, rows * w->kv, sizeof(float));
     s->delta_in = carve(&delta, rows * w->channels, sizeof(float));
-    s->delta_mix = carve(&delta, rows * w->channels, sizeof(float));
+    s->delta_mix = carve(&delta, rows * (w->channels + w->grouped), sizeof(float));
     s->delta_z = carve(&delta, rows * w->delta_out, sizeof(float));
     s->delta_a = carve(&delta, rows * w->delta_heads, sizeof(float));
     s->delta_b = carve(&delta, rows * w->delta_heads, sizeof(float));

@@ -8,8 +8,7 @@
 #include "report.h"
 #include "term.h"
 
-/* ---- CSV --------------------------------------------------------------------------------------
- */
+/* ---- CSV ------------------------------------------------------------------------------------- */
 static void csv_number(double x)
 {
     if (isnan(x))
@@ -68,8 +67,7 @@ void sl_bench_print_csv(const sl_bench *b)
             }
 }
 
-/* ---- Markdown ---------------------------------------------------------------------------------
- */
+/* ---- Markdown -------------------------------------------------------------------------------- */
 static void markdown_percent(double x)
 {
     if (isnan(x))
@@ -133,8 +131,7 @@ void sl_bench_print_markdown(const sl_bench *b)
                 markdown_phase(b, m, s, (sl_trial_kind)kind);
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------
- */
+/* ---- JSON ------------------------------------------------------------------------------------ */
 static void write_spread(sl_json_writer *w, const char *key, sl_spread s)
 {
     sl_json_write_object(w, key);

@@ -27,8 +27,7 @@ double sl_trial_bound(const sl_bench *b, uint32_t set, const sl_trial_phase *p)
     return s > 0 ? s : (double)NAN;
 }
 
-/* ---- medians ----------------------------------------------------------------------------------
- */
+/* ---- medians --------------------------------------------------------------------------------- */
 enum { MOST_REPEATS = 1000 };
 
 typedef struct sample {
@@ -154,8 +153,7 @@ uint64_t sl_bench_peak(const sl_bench *b, uint32_t budget, uint32_t set)
     return peak;
 }
 
-/* ---- runs -------------------------------------------------------------------------------------
- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 sl_bench_run *sl_bench_run_of(const sl_bench *b, uint32_t budget, uint32_t set, uint32_t repeat)
 {
     return &b->run[((uint64_t)budget * b->n_sets + set) * b->n_repeats + repeat];

@@ -8,8 +8,7 @@
 #include "report.h"
 #include "term.h"
 
-/* ---- cells ------------------------------------------------------------------------------------
- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 static const char *show_rate(char *out, double x)
 {
     if (isnan(x))
@@ -37,8 +36,7 @@ static void print_range(int width, const char *low, const char *high)
     sl_outf("%*s%s–%s", width > used ? width - used : 0, "", low, high);
 }
 
-/* ---- the head ---------------------------------------------------------------------------------
- */
+/* ---- the head -------------------------------------------------------------------------------- */
 static const char *base_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -88,8 +86,7 @@ static void print_head(const sl_bench *b)
         sl_outf("%s: %s\n", sl_bench_name(i), *b->set[i].text ? b->set[i].text : "as given");
 }
 
-/* ---- a budget ---------------------------------------------------------------------------------
- */
+/* ---- a budget -------------------------------------------------------------------------------- */
 static void print_split(const sl_split *s)
 {
     char a[SL_SHORT], b[SL_SHORT];
@@ -158,8 +155,11 @@ static void print_budget(const sl_bench *b, uint32_t budget)
     }
     if (!first && !floor)
         return; /* interrupted before it */
-    const uint64_t limit = first ? first->budget_bytes : b->budgets.item[budget].bytes;
-    sl_outf("\nmemory %s", sl_show_bytes(a, limit));
+    const sl_memory_choice *asked = &b->budgets.item[budget];
+    sl_outf("\nmemory %s%s", sl_show_bytes(a, first ? first->budget_bytes : asked->bytes),
+            asked->mode == SL_MEMORY_AUTO    ? " (auto)"
+            : asked->mode == SL_MEMORY_FLOOR ? " (the floor)"
+                                             : "");
     if (!first) {
         sl_outf(": too little; %s is the least\n", sl_show_bytes(c, floor));
         return;
@@ -181,8 +181,7 @@ static void print_budget(const sl_bench *b, uint32_t budget)
             print_ratios(b, budget, s);
 }
 
-/* ---- the end ----------------------------------------------------------------------------------
- */
+/* ---- the end --------------------------------------------------------------------------------- */
 static void print_output(const sl_bench *b)
 {
     const uint32_t n = sl_bench_done(b);

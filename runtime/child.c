@@ -20,8 +20,7 @@ typedef struct head {
     int32_t value; /* permille, sl_log_level, sl_status */
 } head;
 
-/* ---- the child --------------------------------------------------------------------------------
- */
+/* ---- the child ------------------------------------------------------------------------------- */
 static struct {
     int fd;
     pthread_mutex_t lock; /* records of several threads stay whole */
@@ -83,8 +82,7 @@ static _Noreturn void be_child(int fd, sl_child_fn *fn, const void *ctx, void *r
     _exit(0);
 }
 
-/* ---- the parent -------------------------------------------------------------------------------
- */
+/* ---- the parent ------------------------------------------------------------------------------ */
 typedef struct parent {
     int fd;
     pid_t pid;

@@ -27,8 +27,7 @@ typedef struct bench {
     uint32_t wrong_output; /* for tests: the run whose output is to differ; 0: none */
 } bench;
 
-/* ---- options ----------------------------------------------------------------------------------
- */
+/* ---- options --------------------------------------------------------------------------------- */
 static sl_status read_given_ids(bench *c, sl_err *err)
 {
     const char *path = c->b.o->ids;
@@ -116,8 +115,7 @@ static sl_status read_options(bench *c, sl_err *err)
     return st;
 }
 
-/* ---- ids --------------------------------------------------------------------------------------
- */
+/* ---- ids ------------------------------------------------------------------------------------- */
 static sl_status check_length(const bench *c, sl_err *err)
 {
     const sl_bench *b = &c->b;
@@ -146,8 +144,7 @@ static sl_status make_ids(bench *c, sl_err *err)
     return SL_OK;
 }
 
-/* ---- the runs ---------------------------------------------------------------------------------
- */
+/* ---- the runs -------------------------------------------------------------------------------- */
 static void show_progress(void *ctx, uint32_t permille)
 {
     bench *c = ctx;
@@ -176,6 +173,17 @@ static sl_status named(const bench *c, uint32_t set, sl_status st, const char *t
                    text);
 }
 
+/* auto is the same for all runs, and does not follow the machine. */
+static void set_budget(const sl_bench *b, uint32_t budget, sl_options *o)
+{
+    o->memory_mode = b->budgets.item[budget].mode;
+    o->memory_bytes = b->budgets.item[budget].bytes;
+    if (o->memory_mode == SL_MEMORY_AUTO) {
+        o->memory_mode = SL_MEMORY_BYTES;
+        o->memory_bytes = b->survey.auto_bytes;
+    }
+}
+
 /* A budget under the floor is a line of the report, unless it is the only one. */
 static sl_status time_one(bench *c, uint32_t budget, uint32_t set, uint32_t repeat, sl_err *err)
 {
@@ -184,8 +192,7 @@ static sl_status time_one(bench *c, uint32_t budget, uint32_t set, uint32_t repe
     sl_options o = b->set[set].o;
     const sl_child_watch watch = {show_progress, pass_on, c};
     sl_err why = {0};
-    o.memory_mode = b->budgets.item[budget].mode;
-    o.memory_bytes = b->budgets.item[budget].bytes;
+    set_budget(b, budget, &o);
     const sl_trial_job job = {.o = &o,
                               .cold_ids = c->cold_ids,
                               .warm_ids = c->warm_ids,

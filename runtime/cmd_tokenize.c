@@ -117,8 +117,7 @@ static sl_status whole(tokenize *k, sl_err *err)
     return st;
 }
 
-/* ---- lines of JSON ----------------------------------------------------------------------------
- */
+/* ---- lines of JSON --------------------------------------------------------------------------- */
 typedef struct line {
     sl_json_type id_type; /* NONE: there was none */
     char *id_text;

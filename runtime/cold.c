@@ -31,8 +31,7 @@ static void look(sl_cold *c, const sl_file *f)
         c->cached_bytes += (uint64_t)(share * (double)f->size + 0.5);
 }
 
-/* ---- for tests --------------------------------------------------------------------------------
- */
+/* ---- for tests ------------------------------------------------------------------------------- */
 static void read_whole(const sl_file *f)
 {
     static char buffer[64 << 10];
@@ -51,8 +50,7 @@ static sl_status fault(const sl_checkpoint *files, const char *when, sl_err *err
     return SL_OK;
 }
 
-/* ---- both -------------------------------------------------------------------------------------
- */
+/* ---- both ------------------------------------------------------------------------------------ */
 sl_status sl_cold_begin(sl_cold *c, const sl_checkpoint *files, sl_err *err)
 {
     const uint32_t n = sl_checkpoint_file_count(files);

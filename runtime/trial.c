@@ -22,11 +22,16 @@ typedef struct trial {
     uint64_t steps, most_steps, weight; /* of the progress */
 } trial;
 
-/* ---- evaluation -------------------------------------------------------------------------------
- */
-/* A prefill pass computes more per unit than a decode pass: counted as so many, for the progress.
- */
-enum { PREFILL_WEIGHT = 4 };
+/* ---- evaluation ------------------------------------------------------------------------------ */
+/* So many rows of a prefill pass take about as long as a decode pass, for the progress: 7 where
+ * weights are in memory, 11 where experts are streamed. */
+enum { ROWS_OF_A_TOKEN = 10 };
+
+static uint64_t prefill_weight(const trial *t)
+{
+    const uint32_t n = t->job->n_prompt, rows = n < t->out->chunk ? n : t->out->chunk;
+    return 1 + rows / ROWS_OF_A_TOKEN;
+}
 
 static bool cancelled(void *ctx)
 {
@@ -60,8 +65,7 @@ static sl_status evaluate(trial *t, const int32_t *ids, uint32_t n, bool last, s
     return sl_session_eval(t->setup.session, &e, err);
 }
 
-/* ---- what a phase needed ----------------------------------------------------------------------
- */
+/* ---- what a phase needed --------------------------------------------------------------------- */
 static void count_bytes(const trial *t, sl_trial_phase *p, bool first)
 {
     const sl_split *s = &t->out->split;
@@ -80,7 +84,7 @@ static void count_bytes(const trial *t, sl_trial_phase *p, bool first)
 static sl_status prefill(trial *t, const int32_t *ids, sl_trial_kind kind, sl_err *err)
 {
     sl_trial_phase *p = &t->out->phase[kind];
-    t->weight = PREFILL_WEIGHT;
+    t->weight = prefill_weight(t);
     sl_phase_begin(&p->took, &t->setup);
     const sl_status st = evaluate(t, ids, t->job->n_prompt, true, err);
     sl_phase_end(&p->took, &t->setup, t->job->n_prompt);
@@ -120,8 +124,7 @@ static sl_status both_texts(trial *t, sl_err *err)
     return st ? st : decode(t, SL_WARM_DECODE, err);
 }
 
-/* ---- the run ----------------------------------------------------------------------------------
- */
+/* ---- the run --------------------------------------------------------------------------------- */
 static void describe(trial *t)
 {
     const sl_price *p = &t->setup.price;
@@ -140,7 +143,7 @@ static void describe(trial *t)
     snprintf(out->refused, sizeof out->refused, "%s", sl_stream_refused(stream));
     const uint64_t passes = (t->job->n_prompt + out->chunk - 1) / out->chunk;
     t->most_steps = 2 * (sl_plan_unit_count(sl_model_plan(t->setup.model)) + 1) *
-                    (passes * PREFILL_WEIGHT + t->job->n_tokens);
+                    (passes * prefill_weight(t) + t->job->n_tokens);
 }
 
 static sl_status load(trial *t, sl_err *err)
@@ -191,8 +194,7 @@ sl_status sl_trial_run(const sl_trial_job *job, sl_trial *out, const sl_child_wa
     return sl_child_run(run_trial, job, out, sizeof *out, watch, err);
 }
 
-/* ---- the survey -------------------------------------------------------------------------------
- */
+/* ---- the survey ------------------------------------------------------------------------------ */
 static sl_status run_survey(const void *ctx, void *result, sl_err *err)
 {
     sl_options with = *(const sl_options *)ctx;
@@ -210,6 +212,7 @@ static sl_status run_survey(const void *ctx, void *result, sl_err *err)
         out->n_experts = info.n_experts;
         out->n_used = info.n_used;
         out->n_threads = sl_workers_count(s.workers);
+        out->auto_bytes = s.auto_bytes;
         out->always_bytes = sl_plan_always_bytes(sl_model_plan(s.model));
         out->on_demand_bytes = sl_plan_on_demand_bytes(sl_model_plan(s.model));
         st = sl_rates_disk(&s, o, &out->disk, &out->disk_source, err);

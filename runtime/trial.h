@@ -52,6 +52,7 @@ typedef struct sl_survey {
     uint32_t n_vocab, n_ctx_max, n_experts, n_used, n_threads;
     uint64_t always_bytes;    /* weights that every token uses */
     uint64_t on_demand_bytes; /* experts */
+    uint64_t auto_bytes;      /* what --memory auto takes here */
     double disk, memory;      /* bytes per second; 0: unknown */
     double disk_least;        /* the lowest, when measured more than once */
     sl_rate_source disk_source;

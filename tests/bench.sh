@@ -190,5 +190,18 @@ for wait in 1 3 9 27; do
 done
 python 'assert d["interrupted"] and 0 < len(d["budgets"][0]["sets"][0]["runs"]) < 900'
 
+# ---- make bench: the commands are those of the page ------------------------------------------------
+DENSE=d8-q4_k_m.gguf EXPERTS=moe30.gguf RESIDENT='q06-x.gguf SmolLM2-135M-Instruct.Q4_1.gguf' ROUNDS=3 \
+    scripts/bench-tables --dry-run >"$work/out" 2>"$work/err"
+grep -oE '^    .*(scripts/bench-|sluice bench).*' docs/benchmarks.md | sed -E 's/^ *(LLAMA_[A-Z]+=[^ ]+ )?(chrt -f 10 )?(\.\/)?//; s/--rounds 1 /--rounds 3 /; s/ --cpu-level .*//; s/q06-[*]/q06-x/' >"$work/page"
+checks=$((checks + 2))
+[ "$(wc -l <"$work/page")" -ge 4 ] || fail "docs/benchmarks.md has lost its commands"
+while read -r command; do
+    sed 's|^ *\./||; s|^ *||' "$work/out" | grep -qxF -- "$command" || fail "make bench does not run: $command"
+done <"$work/page"
+checks=$((checks + 1))
+DENSE=/nowhere scripts/bench-tables dense >"$work/out" 2>"$work/err" || fail "a model that is not there is an error"
+has out '^skipped: /nowhere is not there; DENSE=FILE names another$'
+
 echo "$checks checks, $failed failed"
 [ $failed = 0 ]

@@ -3,10 +3,12 @@
 #ifndef SL_LIB_FOLDER_H
 #define SL_LIB_FOLDER_H
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "../kernels/half.h"
 #include "lib_test.h"
 
 /* A safetensors file in the making. */
@@ -40,6 +42,62 @@ static inline void put_tensor(writer *w, const char *name, const char *type, con
                          w->header_len ? ',' : '{', name, type, shape, w->len, w->len + n);
     memcpy(w->data + w->len, bytes, n);
     w->len += n;
+}
+
+static inline uint16_t to_bf16(float f)
+{
+    return (uint16_t)(sl_bits_of_float(f) >> 16);
+}
+
+/* "x.weight" -> "x.suffix" */
+static inline const char *sibling(const char *name, const char *suffix)
+{
+    static char out[256];
+    snprintf(out, sizeof out, "%.*s%s", (int)(strlen(name) - strlen("weight")), name, suffix);
+    return out;
+}
+
+static inline void put_rows(writer *w, const char *name, const char *type, uint64_t stack,
+                            uint64_t rows, uint64_t cols, const void *bytes, size_t n)
+{
+    char shape[96];
+    const int at = stack ? snprintf(shape, sizeof shape, "%llu,", (unsigned long long)stack) : 0;
+    snprintf(shape + at, sizeof shape - (size_t)at, "%llu,%llu", (unsigned long long)rows,
+             (unsigned long long)cols);
+    put_tensor(w, name, type, shape, bytes, n);
+}
+
+/* Writes the matrix, or a stack of them (0: none), in MLX's layout; v becomes the values that it
+ * then has. */
+static inline void put_mlx(writer *w, const char *name, float *v, uint64_t stack, uint64_t rows,
+                           uint64_t cols, unsigned bits, uint64_t group)
+{
+    const uint64_t n = (stack ? stack : 1) * rows * cols, groups = n / group;
+    const unsigned top = (1u << bits) - 1;
+    uint8_t *q = must(calloc(n, 1));
+    uint16_t *scale = must(malloc(groups * 2)), *bias = must(malloc(groups * 2));
+    for (uint64_t g = 0; g < groups; g++) {
+        float low = INFINITY, high = -INFINITY;
+        for (uint64_t i = g * group; i < (g + 1) * group; i++) {
+            low = fminf(low, v[i]);
+            high = fmaxf(high, v[i]);
+        }
+        scale[g] = to_bf16((high - low) / (float)top + 1e-6f);
+        bias[g] = to_bf16(low);
+        const float d = sl_bfloat_to_float(scale[g]), m = sl_bfloat_to_float(bias[g]);
+        for (uint64_t i = g * group; i < (g + 1) * group; i++) {
+            const float t = rintf((v[i] - m) / d);
+            const unsigned code = t < 0 ? 0 : t > (float)top ? top : (unsigned)t;
+            q[i * bits / 8] |= (uint8_t)(code << (i * bits % 8));
+            v[i] = (float)code * d + m;
+        }
+    }
+    put_rows(w, name, "U32", stack, rows, cols * bits / 32, q, n * bits / 8);
+    put_rows(w, sibling(name, "scales"), "BF16", stack, rows, cols / group, scale, groups * 2);
+    put_rows(w, sibling(name, "biases"), "BF16", stack, rows, cols / group, bias, groups * 2);
+    free(q);
+    free(scale);
+    free(bias);
 }
 
 static inline void write_file(const char *folder, const char *name, const void *a, size_t a_len,

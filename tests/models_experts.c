@@ -8,7 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../kernels/half.h"
 #include "lib_folder.h"
 #include "lib_model.h"
 
@@ -365,11 +364,6 @@ static const char *make_mlx(const char *dir, const char *name, bool stacked)
 }
 
 /* ---- vectors that are added ---- */
-
-static uint16_t to_bf16(float f)
-{
-    return (uint16_t)(sl_bits_of_float(f) >> 16);
-}
 
 static void put_vectors(writer *w, uint32_t layer, const char *what, uint32_t n, const uint16_t *v)
 {

@@ -214,6 +214,8 @@ int main(void)
     check_folder("qwen3");
     check_folder("qwen3_5");
     check_folder("qwen3_5_vl");
+    check_folder("qwen3_next");
+    check_router("qwen3_next");
     check_gguf("llama", llama, (llama_cpp){0.46, 0.08496}, SL_KV_F32);
     check_gguf("llama", llama, (llama_cpp){0.46, 0.08496}, SL_KV_Q8);
     check_gguf("qwen3", qwen3, (llama_cpp){0.46, 0.07689}, SL_KV_F32);

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../kernels/half.h"
 #include "lib_folder.h"
 #include "lib_model.h"
 
@@ -24,11 +23,6 @@ static void put(writer *w, const char *name, const char *type, uint64_t rows, ui
     if (cols)
         snprintf(shape + len, sizeof shape - (size_t)len, ",%llu", (unsigned long long)cols);
     put_tensor(w, name, type, shape, bytes, n);
-}
-
-static uint16_t to_bf16(float f)
-{
-    return (uint16_t)(sl_bits_of_float(f) >> 16);
 }
 
 static float e4m3(uint8_t b)
@@ -48,46 +42,7 @@ static uint8_t to_e4m3(float v)
     return best | (v < 0 ? 128 : 0);
 }
 
-/* "x.weight" -> "x.suffix" */
-static const char *sibling(const char *name, const char *suffix)
-{
-    static char out[256];
-    snprintf(out, sizeof out, "%.*s%s", (int)(strlen(name) - strlen("weight")), name, suffix);
-    return out;
-}
-
 /* Writes the matrix in the layout; v becomes the values that it then has. */
-static void put_mlx(writer *w, const char *name, float *v, uint64_t rows, uint64_t cols,
-                    unsigned bits, uint64_t group)
-{
-    const uint64_t n = rows * cols, groups = n / group;
-    const unsigned top = (1u << bits) - 1;
-    uint8_t *q = must(calloc(n, 1));
-    uint16_t *scale = must(malloc(groups * 2)), *bias = must(malloc(groups * 2));
-    for (uint64_t g = 0; g < groups; g++) {
-        float low = INFINITY, high = -INFINITY;
-        for (uint64_t i = g * group; i < (g + 1) * group; i++) {
-            low = fminf(low, v[i]);
-            high = fmaxf(high, v[i]);
-        }
-        scale[g] = to_bf16((high - low) / (float)top + 1e-6f);
-        bias[g] = to_bf16(low);
-        const float d = sl_bfloat_to_float(scale[g]), m = sl_bfloat_to_float(bias[g]);
-        for (uint64_t i = g * group; i < (g + 1) * group; i++) {
-            const float t = rintf((v[i] - m) / d);
-            const unsigned code = t < 0 ? 0 : t > (float)top ? top : (unsigned)t;
-            q[i * bits / 8] |= (uint8_t)(code << (i * bits % 8));
-            v[i] = (float)code * d + m;
-        }
-    }
-    put(w, name, "U32", rows, cols * bits / 32, q, n * bits / 8);
-    put(w, sibling(name, "scales"), "BF16", rows, cols / group, scale, groups * 2);
-    put(w, sibling(name, "biases"), "BF16", rows, cols / group, bias, groups * 2);
-    free(q);
-    free(scale);
-    free(bias);
-}
-
 static void put_fp8(writer *w, const char *name, float *v, uint64_t rows, uint64_t cols)
 {
     const uint64_t across = (cols + FP8_TILE - 1) / FP8_TILE,
@@ -133,7 +88,7 @@ static void make(const sl_checkpoint *source, const char *dir, layout l, uint64_
             v[k] = sl_bfloat_to_float(stored[k]);
         const uint64_t rows = t->dims[0], cols = t->n_dims == 2 ? t->dims[1] : 0;
         if (cols && (l == MLX4 || l == MLX8))
-            put_mlx(&out[0], t->name, v, rows, cols, l == MLX4 ? 4 : 8, group);
+            put_mlx(&out[0], t->name, v, 0, rows, cols, l == MLX4 ? 4 : 8, group);
         else if (cols && l == FP8 && !is_embedding(t->name))
             put_fp8(&out[0], t->name, v, rows, cols);
         else

@@ -132,6 +132,7 @@ int main(void)
     check_model(test_data("models/qwen3"), SL_KV_F32);
     check_model(test_data("models/qwen3"), SL_KV_Q8);
     check_model(test_data("models/qwen3_5_vl"), SL_KV_F16);
+    check_model(test_data("models/qwen3_next"), SL_KV_F32);
     check_model(test_data("models/qwen3_5-Q4_K_M.gguf"), SL_KV_F32);
     check_model(test_data("models/qwen3_5_moe-Q4_K_M.gguf"), SL_KV_F32);
     return test_end();

@@ -55,7 +55,8 @@
             check(`figure ${name}`, name in shown && near(shown[name], number),
                 [shown[name], number]);
         check('the model', document.querySelector('#model').textContent === doc.model);
-        check('the verdict', document.querySelector('h1').textContent === doc.verdict);
+        const verdict = document.querySelector('h1').textContent.replace(/\u00a0/g, ' ');
+        check('the verdict', verdict === doc.verdict, verdict);
         check('the title', document.title.startsWith(doc.model.trim().slice(0, 8)), document.title);
     }
 
@@ -126,7 +127,7 @@
                 move(x, y);
                 if (tip().hidden || !tip().textContent.startsWith(start))
                     continue;
-                const [span, from] = shown().split(' from').map((text) => value(text.split('(')[0]));
+                const [span, from] = shown().split('(')[0].split(' from').map(value);
                 const lines = all('div, b', tip()).map((line) => line.textContent);
                 return {lines, at: from + (span * x) / width, near: 0.01 * span};
             }

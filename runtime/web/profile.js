@@ -55,7 +55,8 @@ function drawHead() {
     const {budget, machine, options} = doc;
     document.title = `${doc.model}: profile`;
     $('model').textContent = doc.model;
-    $('verdict').textContent = doc.verdict || 'Nothing was computed';
+    $('verdict').textContent = (doc.verdict || 'Nothing was computed')
+        .replace(/(\d) (?=%|[KMGT]iB)/g, `$1${GAP}`);
     $('about').textContent = [
         `sluice ${doc.command} ${doc.file}`,
         budget && budget.limit ? `${bytes(budget.limit)} of memory` : '',
@@ -143,19 +144,34 @@ function drawTimelineSection() {
 }
 
 /* ---- where the time goes ---- */
+/* Seconds by category in all phases of this kind. */
+function categoriesOf(kind) {
+    const seconds = {};
+    for (const phase of doc.phases.filter((one) => one.kind === kind))
+        for (const [name, s] of Object.entries(phase.categories || {}))
+            seconds[name] = (seconds[name] || 0) + s;
+    return seconds;
+}
+
 function drawTime() {
-    const rows = Object.entries(doc.categories)
-        .map(([kind, s]) => ({kind, s, held: doc.waits[kind]})).filter((row) => row.s > 0);
-    const whole = sum(rows, (row) => row.s);
+    const parts = [['whole run', doc.categories], ['prefill', categoriesOf('prefill')],
+        ['decoding', categoriesOf('decode')]]
+        .map(([name, by]) => ({name, by, all: sum(Object.values(by), (s) => s)}))
+        .filter((part) => part.all > 0);
+    const kinds = Object.keys(doc.categories).filter((kind) => doc.categories[kind] > 0);
     const named = (kind) => [swatch(colourOf(kind)), nameOf(kind)];
-    $('time').append(
-        stack(rows.map((row) => [colourOf(row.kind), nameOf(row.kind), row.s]), whole, seconds),
-        plainTable(`the whole run, ${seconds(doc.wall_s)}`, [
-            {name: 'category', of: (row) => row.kind, show: named},
-            {name: 'time', of: (row) => row.s, show: seconds},
-            {name: 'share', of: (row) => row.s / whole, show: percent},
-            {name: 'held up by reads', of: (row) => row.held, show: seconds},
-        ], rows));
+    for (const {name, by, all} of parts) {
+        const pieces = kinds.map((kind) => [colourOf(kind), nameOf(kind), by[kind] || 0]);
+        $('time').append(html('p', {class: 'quiet'}, `${name}, ${seconds(all)}`),
+            stack(pieces, all, seconds));
+    }
+    $('time').append(plainTable('', [
+        {name: 'category', of: (kind) => kind, show: named},
+        {name: 'time', of: (kind) => doc.categories[kind], show: seconds},
+        ...parts.map(({name, by, all}) =>
+            ({name, of: (kind) => (by[kind] || 0) / all, show: percent})),
+        {name: 'held up by reads', of: (kind) => doc.waits[kind], show: seconds},
+    ], kinds));
 }
 
 /* ---- disk, computing, bound ---- */
@@ -292,13 +308,14 @@ function drawUnits() {
 }
 
 /* ---- what ran, and where ---- */
-/* A member's name says what it is: sizes end in _bytes. */
+const SIZES = ['ring', 'pool', 'hints', 'in-flight', 'piece', 'part'];
+
 function showMember(name, value) {
-    if (name === 'disk_limit')
-        return value ? rate(value) : 'none';
-    if (name === 'ring_bytes' && !value)
+    if (!value && (name === 'ring' || name === 'pool'))
         return 'chosen';
-    return name.endsWith('_bytes') ? bytes(value) : String(value);
+    if (name === 'disk-limit')
+        return value ? rate(value) : 'none';
+    return name.endsWith('_bytes') || SIZES.includes(name) ? bytes(value) : String(value);
 }
 
 function pairs(title, rows) {

@@ -29,7 +29,7 @@ function makeLane(o) {
         lane.longest = Math.max(lane.longest, lane.end[i] - lane.start[i]);
     }
     lane.depth = Math.max(1, free.length);
-    lane.height = o.deep ? Math.max(14, Math.min(80, lane.depth * 8)) : o.height;
+    lane.height = o.deep ? Math.max(14, Math.min(56, lane.depth * 8)) : o.height;
     return lane;
 }
 
@@ -145,9 +145,10 @@ function drawBars(ctx, lane, view, width) {
             const left = Math.max(-9, (lane.start[i] - view.from) * scale);
             const right = Math.min(width + 9, (lane.end[i] - view.from) * scale);
             const wide = Math.max(0.7, right - left - (right - left > 3 ? 1 : 0));
-            const y = lane.y + lane.row[i] * rowHeight;
+            const y = Math.round(lane.y + lane.row[i] * rowHeight);
+            const next = Math.round(lane.y + (lane.row[i] + 1) * rowHeight);
             ctx.fillStyle = colour;
-            ctx.fillRect(left, y, wide, rowHeight - gap);
+            ctx.fillRect(left, y, wide, Math.max(1, next - y - gap));
             if (lane.label && wide > 26) {
                 ctx.fillStyle = ink;
                 drawLabel(ctx, lane.label(lane.events[i]), Math.max(0, left),
