@@ -13,6 +13,7 @@
 
 typedef enum option_kind {
     KIND_FLAG,    /* bool */
+    KIND_MAYBE,   /* const char *, "" when there is no "=VALUE" */
     KIND_COUNT,   /* uint64_t, decimal, min .. max */
     KIND_SIZE,    /* uint64_t, "64M" */
     KIND_NUMBER,  /* double, min .. max */
@@ -66,10 +67,11 @@ typedef struct option {
 #define MIB       (1024 * KIB)
 
 static const option options[] = {
-    {"--prompt", "-p", "TEXT", KIND_TEXT, AT(prompt), 0, 0, NULL, 0, SL_CMD_RUN | SL_CMD_TOKENIZE,
-     GROUP_INPUT, true, "The text itself."},
-    {"--file", "-f", "FILE", KIND_TEXT, AT(file), 0, 0, NULL, 0, SL_CMD_RUN | SL_CMD_TOKENIZE,
-     GROUP_INPUT, true, "Read the text from FILE (default: standard input)."},
+    {"--prompt", "-p", "TEXT", KIND_TEXT, AT(prompt), 0, 0, NULL, 0,
+     SL_CMD_PROMPT | SL_CMD_TOKENIZE, GROUP_INPUT, true, "The text itself."},
+    {"--file", "-f", "FILE", KIND_TEXT, AT(file), 0, 0, NULL, 0, SL_CMD_PROMPT | SL_CMD_TOKENIZE,
+     GROUP_INPUT, true,
+     "Read the text from FILE, - is standard input (default: that; profile: a text of its own)."},
     {"--text", NULL, "FILE", KIND_TEXT, AT(text), 0, 0, NULL, 0, SL_CMD_EVAL, GROUP_INPUT, true,
      "Evaluate this text, with the BOS token if the model wants one (- is standard input)."},
     {"--ids", NULL, "FILE", KIND_TEXT, AT(ids), 0, 0, NULL, 0, SL_CMD_PASSES | SL_CMD_TUNE,
@@ -77,7 +79,7 @@ static const option options[] = {
      "Token ids instead of text, separated by blanks, commas or lines; taken as they are (- is "
      "standard input; bench, tune: instead of made-up ones)."},
     {"--special", NULL, "parse|text", KIND_CHOICE, AT(special), 0, 0, "parse|text", 0,
-     SL_CMD_TOKENS | SL_CMD_TOKENIZE, GROUP_INPUT, false,
+     SL_CMD_TOKENS | SL_CMD_PROFILE | SL_CMD_TOKENIZE, GROUP_INPUT, false,
      "Whether special tokens written in the text are tokens or plain text (default: parse; eval: "
      "text)."},
     {"--decode", NULL, NULL, KIND_FLAG, AT(decode), 0, 0, NULL, 0, SL_CMD_TOKENIZE, GROUP_INPUT,
@@ -89,10 +91,9 @@ static const option options[] = {
      GROUP_INPUT, true, "Add the BOS and EOS tokens that the release puts around a text."},
 
     {"--tokens", "-n", "N", KIND_COUNT, AT(n_predict), 0, MANY, NULL, 0,
-     SL_CMD_RUN | SL_CMD_BENCH | SL_CMD_TUNE, GROUP_OUTPUT, true,
+     SL_CMD_PROMPT | SL_CMD_BENCH | SL_CMD_TUNE, GROUP_OUTPUT, true,
      "Generate at most N tokens (default: until an end token or the context is full; bench: 64; "
-     "tune: as "
-     "many as the time allows)."},
+     "profile: 32; tune: as many as the time allows)."},
     {"--prompt-tokens", NULL, "N", KIND_COUNT, AT(n_prompt), 1, 1 << 30, NULL, 0,
      SL_CMD_BENCH | SL_CMD_TUNE, GROUP_INPUT, true,
      "Tokens of the prompt (default: 512, or all of --ids; tune: as many as the time allows)."},
@@ -117,6 +118,16 @@ static const option options[] = {
      SL_CMD_EVAL | SL_CMD_INSPECT | SL_CMD_VERIFY | SL_CMD_PLAN | SL_CMD_BENCH | SL_CMD_SIMULATE |
          SL_CMD_DISK | SL_CMD_TUNE,
      GROUP_OUTPUT, true, "Print the report as JSON."},
+    {"--json", NULL, "FILE", KIND_TEXT, AT(profile_json), 0, 0, NULL, 0, SL_CMD_PROFILE,
+     GROUP_OUTPUT, true, "Write all of it as JSON (docs/profile-format.md; - is standard output)."},
+    {"--profile", NULL, "[=FILE]", KIND_MAYBE, AT(profile), 0, 0, NULL, 0, SL_CMD_TOKENS,
+     GROUP_OUTPUT, false,
+     "Say at the end where the time went, as sluice profile does; with =FILE also as JSON."},
+    {"--html", NULL, "FILE", KIND_TEXT, AT(html), 0, 0, NULL, 0, SL_CMD_TOKENS | SL_CMD_PROFILE,
+     GROUP_OUTPUT, true, "Draw the profile as a page for a browser."},
+    {"--trace-events", NULL, "FILE", KIND_TEXT, AT(trace_events), 0, 0, NULL, 0,
+     SL_CMD_TOKENS | SL_CMD_PROFILE, GROUP_OUTPUT, true,
+     "Write the profile's timeline for ui.perfetto.dev."},
     {"--stats", NULL, "FILE", KIND_TEXT, AT(stats), 0, 0, NULL, 0, SL_CMD_TOKENS, GROUP_OUTPUT,
      false, "Write the statistics of the run as JSON (docs/stats-format.md)."},
 
@@ -222,7 +233,7 @@ static const option options[] = {
      SL_CMD_PRICE | SL_CMD_DISK, GROUP_SPEED, false,
      "Read no more than this many bytes per second (default: no limit)."},
     {"--cpu-level", NULL, "LEVEL", KIND_CHOICE, AT(cpu_level), 0, 0, "auto|" CPU_LEVELS, -1,
-     SL_CMD_TOKENS | SL_CMD_BENCH | SL_CMD_PLAN, GROUP_SPEED, false,
+     SL_CMD_PASSES | SL_CMD_PLAN, GROUP_SPEED, false,
      "Kernels to use: auto, or one of " CPU_LEVELS
      "; the results are the same bits (default: auto)."},
 
@@ -502,6 +513,7 @@ static sl_status read_value(const option *o, const char *value, sl_options *out,
     out->given[o - options] = true;
     switch (o->kind) {
     case KIND_FLAG:
+    case KIND_MAYBE:
         return SL_OK;
     case KIND_SEED:
         out->seed_given = true;
@@ -544,6 +556,13 @@ static sl_status read_option(const sl_command *c, int argc, char **argv, int *i,
     }
     if (!(o->commands & c->bit))
         return foreign_option(c, o, err);
+    if (o->group != GROUP_GENERAL && o->at != AT(profile_json) && o->at != AT(trace_events) &&
+        o->at != AT(html) && !out->run_option)
+        out->run_option = o->name;
+    if (o->kind == KIND_MAYBE) {
+        *(const char **)(void *)((char *)out + o->at) = value ? value : "";
+        return SL_OK;
+    }
     if (o->kind == KIND_FLAG) {
         if (value)
             return sl_fail(err, SL_EINVAL, "%s takes no value ('%.100s')", o->name, value);
@@ -741,7 +760,8 @@ static void help_option(FILE *out, const option *o)
         snprintf(left, sizeof left, "  -h, --help");
     else
         snprintf(left, sizeof left, "  %s%s%s%s%s", o->letter ? o->letter : "    ",
-                 o->letter ? ", " : "", o->name, o->value ? " " : "", o->value ? o->value : "");
+                 o->letter ? ", " : "", o->name, o->value && o->value[0] != '[' ? " " : "",
+                 o->value ? o->value : "");
     unsigned used = (unsigned)strlen(left);
     if (used + 1 > COLUMN) {
         fprintf(out, "%s\n%*s", left, COLUMN, "");

@@ -16,13 +16,15 @@ enum {
     SL_CMD_PLAN = 32,
     SL_CMD_BENCH = 64,
     SL_CMD_SIMULATE = 128,
+    SL_CMD_PROFILE = 2048,
     SL_CMD_DISK = 4096,
     SL_CMD_TUNE = 8192,
     SL_CMD_ALL = 0xffff,
-    SL_CMD_TOKENS = SL_CMD_RUN | SL_CMD_EVAL,                 /* commands that evaluate a text */
-    SL_CMD_PASSES = SL_CMD_TOKENS | SL_CMD_BENCH,             /* commands that run a model */
-    SL_CMD_PRICE = SL_CMD_PASSES | SL_CMD_PLAN | SL_CMD_TUNE, /* commands that price memory */
-    SL_CMD_SPLIT = SL_CMD_PRICE | SL_CMD_SIMULATE             /* commands that divide it */
+    SL_CMD_TOKENS = SL_CMD_RUN | SL_CMD_EVAL,    /* commands that evaluate a text */
+    SL_CMD_PROMPT = SL_CMD_RUN | SL_CMD_PROFILE, /* that go on from one */
+    SL_CMD_PASSES = SL_CMD_TOKENS | SL_CMD_BENCH | SL_CMD_PROFILE, /* commands that run a model */
+    SL_CMD_PRICE = SL_CMD_PASSES | SL_CMD_PLAN | SL_CMD_TUNE,      /* commands that price memory */
+    SL_CMD_SPLIT = SL_CMD_PRICE | SL_CMD_SIMULATE                  /* commands that divide it */
 };
 
 /* Texts of an option that may be given several times. */
@@ -79,11 +81,15 @@ typedef struct sl_options {
     const char *stats;
     int predict; /* sl_session_options.predict; simulate: at most so many */
     const char *trace;
-    const char *memory_control; /* path of a socket */
-    int policy;                 /* sl_policy; -1: the usual one (simulate: the trace's) */
-    double half_life;           /* of LRFU, in rows; 0: likewise */
-    const char *memory_list;    /* simulate, bench: as it was written */
-    const char *disk_model;     /* simulate: likewise */
+    const char *memory_control;      /* path of a socket */
+    const char *profile;             /* NULL: none; "": no JSON, else where it goes; "-": stdout */
+    const char *profile_json;        /* that of the command profile */
+    const char *trace_events, *html; /* more of a profile; likewise */
+    const char *run_option;          /* profile: the first that is about running a model */
+    int policy;                      /* sl_policy; -1: the usual one (simulate: the trace's) */
+    double half_life;                /* of LRFU, in rows; 0: likewise */
+    const char *memory_list;         /* simulate, bench: as it was written */
+    const char *disk_model;          /* simulate: likewise */
     bool csv, markdown;
     bool no_warm_start;           /* run: do not use or keep how much experts were used */
     bool memory_rate;             /* bench: only what memory gives */

@@ -9,6 +9,7 @@
 #include "command.h"
 #include "ids.h"
 #include "phase.h"
+#include "run_profile.h"
 #include "report.h"
 #include "safetensors_out.h"
 #include "term.h"
@@ -210,7 +211,8 @@ static sl_status finish(eval *e, sl_err *err)
     if (st)
         return st;
     sl_run_report_say(&e->report, &e->setup, e->o);
-    return sl_run_report_write(&e->report, &e->setup, e->o, err);
+    st = sl_run_report_write(&e->report, &e->setup, e->o, err);
+    return st ? st : sl_profile_end(&e->setup, e->o, err);
 }
 
 int sl_cmd_eval(const sl_options *o)
@@ -220,6 +222,8 @@ int sl_cmd_eval(const sl_options *o)
     if (check_options(o, &err))
         return sl_usage_error("%s", err.text);
     sl_status st = sl_run_report_check(o, &err);
+    if (!st)
+        st = sl_profile_check(o, &err);
     if (!st)
         st = sl_setup_open(&e.setup, o, &err);
     if (!st)

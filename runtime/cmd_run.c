@@ -11,6 +11,7 @@
 #include "command.h"
 #include "ids.h"
 #include "phase.h"
+#include "run_profile.h"
 #include "report.h"
 #include "sample.h"
 #include "stop.h"
@@ -315,7 +316,8 @@ static sl_status run_all(run *r, sl_err *err)
         sl_log(SL_LOG_NOTE, "the context of %" PRIu32 " tokens is full; -c N makes it larger",
                sl_session_capacity(r->setup.session));
     sl_run_report_say(&r->report, &r->setup, r->o);
-    return sl_run_report_write(&r->report, &r->setup, r->o, err);
+    st = sl_run_report_write(&r->report, &r->setup, r->o, err);
+    return st ? st : sl_profile_end(&r->setup, r->o, err);
 }
 
 static void close_run(run *r)
@@ -334,6 +336,8 @@ int sl_cmd_run(const sl_options *o)
     if (check_options(o, &err))
         return sl_usage_error("%s", err.text);
     sl_status st = sl_run_report_check(o, &err);
+    if (!st)
+        st = sl_profile_check(o, &err);
     if (!st)
         st = sl_setup_open(&r.setup, o, &err);
     if (!st)

@@ -26,7 +26,7 @@ typedef struct sl_command {
 const sl_command *sl_commands(void);
 
 sl_command_fn sl_cmd_run, sl_cmd_eval, sl_cmd_tokenize, sl_cmd_inspect, sl_cmd_verify, sl_cmd_plan,
-    sl_cmd_bench, sl_cmd_simulate, sl_cmd_disk, sl_cmd_tune;
+    sl_cmd_bench, sl_cmd_profile, sl_cmd_simulate, sl_cmd_disk, sl_cmd_tune;
 
 /* "sluice: error: eval: ..." on stderr and SL_EXIT_USAGE, for what the option table cannot check.
  */

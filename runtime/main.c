@@ -56,6 +56,15 @@ static const sl_command commands[] = {
      "--markdown\n"
      "  sluice bench --kernels --cpu-level avx2 --json",
      sl_cmd_bench},
+    {"profile", SL_CMD_PROFILE, "MODEL|TRACE", "where the time goes",
+     "Runs MODEL for some tokens, or takes a TRACE of a run (--trace of run, eval and bench), and "
+     "says\n"
+     "where the time went: computing by kind, waiting for the disk, and what was read for what, "
+     "unit\n"
+     "by unit; what limited the run, and what more memory would give. --html draws it.",
+     "  sluice profile model.gguf --memory 6G --html profile.html\n"
+     "  sluice profile run.trace --trace-events events.json --json -",
+     sl_cmd_profile},
     {"simulate", SL_CMD_SIMULATE, "TRACE", "replay a run with other memory or another disk",
      "Replays a trace (--trace of run, eval and bench) through the scheduler of a real run, on a\n"
      "virtual clock and a modelled disk: tokens per second, waits, hits, wasted reads, and beside\n"

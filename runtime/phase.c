@@ -174,7 +174,8 @@ void sl_split_write(sl_json_writer *w, const sl_split *split, uint64_t part_byte
     }
     sl_json_write_uint(w, "rows", split->rows_bytes);
     sl_json_write_uint(w, "io", split->io_bytes);
-    sl_json_write_uint(w, "part", part_bytes);
+    if (part_bytes)
+        sl_json_write_uint(w, "part", part_bytes);
 }
 
 static void write_memory(sl_json_writer *w, const sl_setup *s)

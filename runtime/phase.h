@@ -24,7 +24,8 @@ typedef struct sl_run_report {
 void sl_phase_begin(sl_phase *p, const sl_setup *s);
 void sl_phase_end(sl_phase *p, const sl_setup *s, uint64_t tokens);
 void sl_phase_write(sl_json_writer *w, const char *key, const sl_phase *p);
-/* How the memory for weights is used: "memory.weights" of docs/stats-format.md. */
+/* How the memory for weights is used: "memory.weights" of docs/stats-format.md. part_bytes 0: not
+ * known. */
 void sl_split_write(sl_json_writer *w, const sl_split *split, uint64_t part_bytes);
 /* Members that say what ran where: command, model, context, threads, memory, I/O. */
 void sl_run_about_write(sl_json_writer *w, const sl_setup *s, const sl_options *o);

@@ -1,6 +1,6 @@
 /* The page of a profile: one file that holds everything, to be opened from disk in a browser. What
  * it shows is the document of docs/profile-format.md; how it shows it is in runtime/web/, which the
- * build puts into the program. Not here: what is in the document (profile.h).
+ * build puts into the program. Not here: what is in the document (run_profile.h).
  *
  * Any thread. */
 #ifndef SL_PROFILE_HTML_H

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../stream/trace.h"
 #include "kept.h"
+#include "run_profile.h"
 #include "report.h"
 #include "term.h"
 
@@ -52,7 +52,6 @@ static sl_status look_at_memory(sl_setup *s, const sl_options *o, sl_err *err)
     sl_status st = sl_memory_use_now(&use, err);
     if (!st)
         st = sl_memory_look(&view, err);
-    s->trace_bytes = o->trace ? SL_TRACE_MEMORY : 0;
     s->elastic_bytes = elastic_wanted(s, o) ? SL_ELASTIC_MEMORY : 0;
     s->resident_bytes = use.anon_bytes + use.file_bytes;
     /* What this process holds already is not free, but it is part of its budget. */
@@ -122,7 +121,7 @@ static void watch_mapping(const sl_stream *s)
 }
 
 /* ---- close ---------------------------------------------------------------------------------- */
-void sl_setup_close(sl_setup *s)
+void sl_setup_release(sl_setup *s)
 {
     watched = NULL;
     sl_elastic_close(&s->elastic);
@@ -130,6 +129,13 @@ void sl_setup_close(sl_setup *s)
     sl_model_close(&s->model);
     sl_workers_close(&s->workers);
     s->tokenizer = NULL;
+    malloc_trim(0);
+}
+
+void sl_setup_close(sl_setup *s)
+{
+    sl_setup_release(s);
+    sl_recording_close(s);
 }
 
 uint64_t sl_setup_limit(const sl_setup *s, const sl_options *o)
@@ -249,8 +255,8 @@ static sl_session_price session_price(const sl_setup *s, const sl_session_option
 }
 
 /* All terms but the weights' memory. */
-static void charge_terms(const sl_setup *s, const sl_demand *d, const sl_session_options *so,
-                         uint64_t limit, sl_budget *b)
+static void charge_terms(const sl_setup *s, const sl_options *o, const sl_demand *d,
+                         const sl_session_options *so, uint64_t limit, sl_budget *b)
 {
     uint64_t tables = sl_model_memory_bytes(s->model);
     uint64_t tokenizer = s->tokenizer ? sl_tokenizer_memory_bytes(s->tokenizer) : 0;
@@ -267,8 +273,8 @@ static void charge_terms(const sl_setup *s, const sl_demand *d, const sl_session
         sl_budget_charge(b, "state", price.state_bytes);
     sl_budget_charge(b, "scratch", price.scratch_bytes + d->buffers_bytes);
     sl_budget_charge(b, "thread stacks", sl_workers_stack_bytes(s->workers));
-    if (s->trace_bytes)
-        sl_budget_charge(b, "trace", s->trace_bytes);
+    if (sl_recording_bytes(s, o))
+        sl_budget_charge(b, "recording", sl_recording_bytes(s, o));
     if (s->elastic_bytes)
         sl_budget_charge(b, "memory watch", s->elastic_bytes);
     /* Page tables: 8 bytes per page of 4 KiB, for what the stream does not count itself. */
@@ -327,7 +333,7 @@ static sl_status price_floor(sl_setup *s, const sl_options *o, const sl_demand *
         return st;
     p->stream.memory_bytes = 0;
     sl_stream_split(sl_model_plan(s->model), &p->stream, &p->split, NULL);
-    charge_terms(s, d, &p->session, 0, &p->floor);
+    charge_terms(s, o, d, &p->session, 0, &p->floor);
     sl_budget_charge(&p->floor, "weights and I/O", p->split.floor_bytes);
     p->floor_bytes = sl_round_up(sl_budget_charged(&p->floor), MIB);
     p->floor.limit_bytes = p->floor_bytes;
@@ -398,7 +404,7 @@ static sl_status try_parts(sl_setup *s, const sl_options *o, const sl_demand *d,
                            uint32_t ctx, uint32_t chunk, sl_price *p, sl_err *err)
 {
     p->session = session_options(s, o, d, ctx, chunk);
-    charge_terms(s, d, &p->session, limit, &p->budget);
+    charge_terms(s, o, d, &p->session, limit, &p->budget);
     const uint64_t least = o->part_bytes ? o->part_bytes : PART_LEAST;
     p->part_bytes = o->part_bytes ? o->part_bytes : sl_round_down(limit / 64, MIB);
     if (!o->part_bytes && p->part_bytes > PART_MOST)
@@ -523,26 +529,6 @@ static void say_io(const sl_setup *s)
            refused);
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash && slash[1] ? slash + 1 : path;
-}
-
-static sl_status begin_trace(const sl_setup *s, const sl_options *o, sl_err *err)
-{
-    const sl_price *p = &s->price;
-    const sl_trace_options t = {.path = o->trace,
-                                .model = base_name(o->operand),
-                                .command = o->command,
-                                .before_ns = sl_now_ns() - sl_term_start_ns(),
-                                .marks = sl_work_names,
-                                .n_marks = SL_WORKS,
-                                .other_bytes =
-                                    sl_budget_charged(&p->budget) - p->stream.memory_bytes};
-    return sl_stream_trace(sl_model_stream(s->model), &t, err);
-}
-
 static sl_status begin_elastic(sl_setup *s, const sl_options *o, sl_err *err)
 {
     const sl_elastic_options eo = {.stream = sl_model_stream(s->model),
@@ -582,8 +568,8 @@ sl_status sl_setup_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl
         watch_mapping(sl_model_stream(s->model));
     if (!st)
         st = sl_session_open(s->model, &s->price.session, &s->session, err);
-    if (!st && o->trace)
-        st = begin_trace(s, o, err);
+    if (!st)
+        st = sl_recording_begin(s, o, err);
     if (!st)
         st = begin_elastic(s, o, err);
     if (st)

@@ -38,12 +38,14 @@ typedef struct sl_setup {
     sl_workers *workers;
     sl_session *session;
     sl_price price;
-    uint64_t resident_bytes; /* of this process when the tables had been read */
-    uint64_t auto_bytes;     /* what --memory auto takes here */
-    uint64_t reserve_bytes;  /* what it leaves to others */
-    uint64_t trace_bytes;    /* what writing a trace takes */
-    uint64_t elastic_bytes;  /* what following the machine, or a socket, takes */
-    sl_elastic *elastic;     /* NULL: memory stays as it is */
+    uint64_t resident_bytes;    /* of this process when the tables had been read */
+    uint64_t auto_bytes;        /* what --memory auto takes here */
+    uint64_t reserve_bytes;     /* what it leaves to others */
+    uint64_t elastic_bytes;     /* what following the machine, or a socket, takes */
+    sl_elastic *elastic;        /* NULL: memory stays as it is */
+    struct sl_profile *profile; /* of this run; NULL: none (run_profile.h) */
+    char *profile_trace;        /* where its timeline is meanwhile */
+    uint64_t block_bytes;       /* read for this process when it began */
 } sl_setup;
 
 /* Model (no weights), tokenizer, workers. Settings that sluice tune has kept for this model and
@@ -59,6 +61,8 @@ uint64_t sl_setup_limit(const sl_setup *s, const sl_options *o);
 /* Price, memory, I/O, session; says on stderr what was obtained. */
 sl_status sl_setup_load(sl_setup *s, const sl_options *o, const sl_demand *d, sl_err *err);
 void sl_setup_close(sl_setup *s);
+/* All but what was recorded of the run. */
+void sl_setup_release(sl_setup *s);
 
 /* What the options say of how the stream goes about it (docs/tuning.md) goes to *out; what they
  * leave open stays as it is. */

@@ -280,6 +280,11 @@ uint32_t sl_plan_unit_count(const sl_plan *p)
     return p->n_units;
 }
 
+const char *sl_plan_unit_name(const sl_plan *p, uint32_t unit)
+{
+    return p->units[unit];
+}
+
 uint32_t sl_plan_part_count(const sl_plan *p)
 {
     return p->n_parts;

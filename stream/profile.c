@@ -1,5 +1,6 @@
 #include "profile.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -397,7 +398,7 @@ static void totals(sl_profile *p, const sl_trace_event *e)
         p->now_ns = e->at_ns;
     }
     io->bytes = e->totals->bytes_read;
-    io->reads = e->totals->reads;
+    io->reads += e->lost;
     p->sums.io_cpu_ns = e->totals->io_cpu_ns;
     p->sums.lost_reads = e->lost;
     p->sums.whole = true;
@@ -466,6 +467,12 @@ sl_status sl_profile_take_all(sl_profile *p, sl_trace *t, uint64_t passes, sl_er
 }
 
 /* ---- what came of it ---- */
+
+void sl_profile_plan(sl_profile *p, const sl_plan *plan)
+{
+    assert(plan->n_units == p->plan->n_units && plan->n_parts == p->plan->n_parts);
+    p->plan = plan;
+}
 
 const sl_profile_sums *sl_profile_sums_of(sl_profile *p)
 {

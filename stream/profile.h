@@ -92,6 +92,8 @@ void sl_profile_take(sl_profile *p, const sl_trace_event *e);
 /* All events of the trace, or those of its first passes. Rewinds it before and after. */
 sl_status sl_profile_take_all(sl_profile *p, sl_trace *t, uint64_t passes, sl_err *err);
 
+/* From here on another plan of the same units and parts, for the one of the beginning that goes. */
+void sl_profile_plan(sl_profile *p, const sl_plan *plan);
 /* After the last event. */
 const sl_profile_sums *sl_profile_sums_of(sl_profile *p);
 /* Units 0 .. n-1 are the plan's, unit n stands for all row tables. */

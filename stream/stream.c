@@ -521,12 +521,12 @@ sl_status sl_stream_trace_end(sl_stream *s, sl_err *err)
         return SL_OK;
     sl_pass_end(s);
     pthread_mutex_lock(&s->lock);
-    s->sched.log = sl_trace_reads(s->trace, s->sched.log);
+    sl_trace_reads(s->trace, s->sched.log);
     s->sched.log = NULL;
+    const uint64_t bytes_read = s->sched.stats.bytes_read; /* those that are noted */
     pthread_mutex_unlock(&s->lock);
     sl_stream_stats_get(s, &now);
-    now.bytes_read -= s->trace_from.bytes_read;
-    now.reads -= s->trace_from.reads;
+    now.bytes_read = bytes_read - s->trace_from.bytes_read;
     now.io_cpu_ns -= s->trace_from.io_cpu_ns;
     trace_counts(s);
     sl_trace_totals(s->trace, &now);

@@ -33,6 +33,7 @@ uint32_t sl_plan_row_table(sl_plan *p, const char *name, sl_extent e,
                            uint64_t row_bytes); /* a matrix read by row */
 
 uint32_t sl_plan_unit_count(const sl_plan *p);
+const char *sl_plan_unit_name(const sl_plan *p, uint32_t unit);
 uint32_t sl_plan_part_count(const sl_plan *p);
 typedef struct sl_part_view {
     const char *unit_name;

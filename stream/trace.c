@@ -334,7 +334,6 @@ static void put_totals(sl_trace_writer *t, const sl_trace_event *e)
 {
     put_ns(t, e->at_ns);
     put(t, e->totals->bytes_read);
-    put(t, e->totals->reads);
     put_ns(t, e->totals->io_cpu_ns);
     put(t, e->lost);
 }
@@ -563,12 +562,14 @@ void sl_trace_counts(sl_trace_writer *t, uint32_t unit, const sl_need_stats *n)
 
 void sl_trace_totals(sl_trace_writer *t, const sl_stream_stats *s)
 {
+    sl_trace_event last = {.kind = SL_TRACE_MARK}; /* what was computed since the last event */
+    sl_trace_call(t);
+    happened(t, &last);
     const sl_trace_event e = {.kind = SL_TRACE_TOTALS,
                               .pass = t->pass,
-                              .at_ns = since_start(t, t->clock()),
+                              .at_ns = since_start(t, t->call_ns),
                               .totals = s,
                               .lost = t->log[0].lost + t->log[1].lost};
-    tell_reads(t);
     tell(t, &e);
 }
 

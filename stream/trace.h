@@ -111,7 +111,7 @@ typedef struct sl_trace_event {
     uint32_t mark;                 /* MARK: what is computed from here on */
     sl_read_note read;             /* READ: times since the start of the trace */
     const sl_need_stats *counts;   /* COUNTS: of the unit, since the start */
-    const sl_stream_stats *totals; /* TOTALS: bytes_read, reads, io_cpu_ns */
+    const sl_stream_stats *totals; /* TOTALS: bytes_read, io_cpu_ns */
     uint64_t lost;                 /* TOTALS: reads that no event tells of */
     uint32_t n;                    /* of the lists; the reader's, until its next call */
     const uint32_t *item;          /* NEED, GIVEN, HINT: parts; ROWS: rows; USES: bits of floats */

@@ -500,7 +500,6 @@ static bool take_totals(sl_trace *t, sl_trace_event *e)
 {
     e->at_ns = get(t, SL_TRACE_MOST_NS);
     t->totals.bytes_read = get(t, (uint64_t)1 << 60);
-    t->totals.reads = get(t, (uint64_t)1 << 60);
     t->totals.io_cpu_ns = get(t, SL_TRACE_MOST_NS);
     e->lost = get(t, (uint64_t)1 << 60);
     e->totals = &t->totals;

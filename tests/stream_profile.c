@@ -95,15 +95,15 @@ static void by_hand(const fixture *x, const uint32_t *first)
     sl_trace_leave(after(w, 100));
     sl_trace_mark(w, 2);
     sl_trace_end(after(w, 200));
-    now += 11; /* writing */
-    const sl_stream_stats totals = {.bytes_read = 1200, .reads = 2};
+    now += 11; /* the rest of the program */
+    const sl_stream_stats totals = {.bytes_read = 1200};
     sl_trace_totals(w, &totals);
     CHECK(sl_trace_finish(&w, NULL) == SL_OK);
     const sl_profile_sums *s = sl_profile_sums_of(p);
     CHECK(s->wall_ns == 1000 + now - 50, "%d", (int)s->wall_ns);
     CHECK(s->work.compute_ns[0] == 5 && s->work.wait_ns[1] == 16);
-    CHECK(s->work.compute_ns[1] == 20 + 3 + 40 + 1 + 100 && s->work.compute_ns[2] == 200);
-    CHECK(s->lost_ns == 10 + 11 && s->whole && s->passes == 1, "%d", (int)s->lost_ns);
+    CHECK(s->work.compute_ns[1] == 20 + 3 + 40 + 1 + 100 && s->work.compute_ns[2] == 211);
+    CHECK(s->lost_ns == 10 && s->whole && s->passes == 1, "%d", (int)s->lost_ns);
     CHECK(s->io.busy_ns == 41 && s->io.overlap_ns == 29 - 6 + 12 - 9, "%d", (int)s->io.overlap_ns);
     CHECK(s->by_priority[SL_PREDICTED].bytes == 700 && s->by_priority[SL_DEMAND].reads == 1);
     CHECK(s->n_phases == 1 && s->phase[0].rows == 4 &&
@@ -113,7 +113,7 @@ static void by_hand(const fixture *x, const uint32_t *first)
     char expected[sizeof d.text];
     snprintf(expected, sizeof expected,
              "c1010+5 u0 m0\nc1015+20 u0 m1\nw1035+7 u0 p0\nc1042+44 u0 m1\nw1086+9 u0 p%u\n"
-             "c1095+100 u0 m1\nc1195+200 u1 m2\n",
+             "c1095+100 u0 m1\nc1195+200 u1 m2\nc1395+11 u-1 m2\n",
              part);
     CHECK(!strcmp(d.text, expected), "%s", d.text);
     sl_profile_free(&p);
@@ -218,8 +218,11 @@ static void adds_up(const fixture *x, sl_profile *p, const sl_stream_stats *stat
     CHECK(work_ns(&s->work) + s->before_ns + s->lost_ns == s->wall_ns);
     CHECK(wait == stats->wait_ns && all.wait_ns == wait);
     CHECK(s->n_phases == 2 && s->phase[0].rows == 14 && s->phase[1].rows == PASSES - 2);
-    CHECK(s->io.bytes == stats->bytes_read && all.io.bytes == stats->bytes_read &&
-          phases == stats->bytes_read && all.io.reads == stats->reads && !s->lost_reads);
+    CHECK(all.io.bytes == s->io.bytes && phases == s->io.bytes && all.io.reads == s->io.reads &&
+          !s->lost_reads);
+    /* Reads ahead may have come back behind its end. */
+    CHECK(s->io.bytes <= stats->bytes_read && stats->bytes_read - s->io.bytes < 1 << 20 &&
+          s->io.reads <= stats->reads && s->io.bytes > 1 << 20);
     CHECK(all.io.busy_ns == s->io.busy_ns && s->io.busy_ns <= s->wall_ns - s->before_ns &&
           all.io.overlap_ns == s->io.overlap_ns);
     CHECK(parts.needs == stats->need.needs && all.wasted_bytes == stats->need.wasted_bytes);
