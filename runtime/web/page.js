@@ -70,8 +70,9 @@ function showTip(x, y, [title, ...lines]) {
         ...lines.map(([what, value]) => html('div', {}, `${what} ${value}`)));
     tip.hidden = false;
     const {width, height} = tip.getBoundingClientRect();
-    const left = x + 14 + width < innerWidth ? x + 14 : Math.max(4, x - 14 - width);
-    const top = y + 14 + height < innerHeight ? y + 14 : Math.max(4, y - 14 - height);
+    const {clientWidth, clientHeight} = document.documentElement;
+    const left = x + 14 + width < clientWidth ? x + 14 : Math.max(4, x - 14 - width);
+    const top = y + 14 + height < clientHeight ? y + 14 : Math.max(4, y - 14 - height);
     tip.style.transform = `translate(${Math.round(left)}px, ${Math.round(top)}px)`;
 }
 
