@@ -369,6 +369,7 @@ static sl_status search(tune *t, const char *path, sl_tune_search *s, sl_err *er
     const uint64_t begin = sl_now_ns();
     st = sl_tune_simulate(trace, s, err);
     sl_trace_close(&trace);
+    malloc_trim(0); /* runs are forked from here, and pay for what this process holds */
     t->n_simulated = s->n_runs;
     if (!st && s->n_runs)
         say_simulated(t, s, (double)(sl_now_ns() - begin) / 1e9);
