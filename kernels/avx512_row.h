@@ -16,7 +16,8 @@
  * memory at 55 GB/s: 8 KiB 42, 16 KiB 50, 24 KiB 42 GB/s). */
 enum { SL_ROW_AHEAD = 16 << 10 };
 enum { SL_ROW_LEAST_256 = 1024, SL_ROW_LEAST_32 = 512, SL_ROW_MOST_32 = 8192 };
-enum { SL_ROW_MOST_256 = 32768 }; /* all activation rows together */
+enum { SL_ROW_MOST_256 = 32768 };   /* all activation rows together */
+enum { SL_ROW_ENDLESS_256 = 3072 }; /* longer rows fill their pieces well enough */
 enum { SL_ROW_MOST_BATCH = 4 };
 
 /* What 1024 columns of activations give to a type of 256: x[i][k]: part i of each block, lanes as
@@ -388,26 +389,26 @@ _Static_assert(SL_ROW_MOST_BATCH *SL_ROW_PIECE_256 *(SL_ROW_LEAST_256 + 768) <=
 
 /* ---- Activations ---- */
 
-/* in_order: 128 columns are two parts of x; else every second 32 belong to each. */
+/* Blocks i .. i + 3; behind the row's last nothing, or (endless) its first again. in_order: 128
+ * columns are two parts of x; else every second 32 belong to each. */
 SL_INLINE void sl_row_prepare256(const char *act, size_t n_cols, size_t i, int in_order,
-                                 sl_row_x256 *x)
+                                 int endless, sl_row_x256 *x)
 {
-    const size_t n = n_cols / 256 - i < 4 ? n_cols / 256 - i : 4;
-    const char *q = act + 256 * i, *d = act + n_cols + 4 * i;
+    const size_t n_blocks = n_cols / 256, n = endless || n_blocks - i > 4 ? 4 : n_blocks - i;
     const char *sum16 = act + sl_act_q8_256_sums_at(n_cols), *sum32 = sum16 + n_cols / 8;
+    size_t block[4];
     memset(x, 0, sizeof *x);
-    memcpy(&x->d, d, 4 * n);
-    if (in_order)
-        for (size_t b = 0; b < n; b++) {
-            memcpy((char *)&x->sums[0] + 16 * b, sum16 + 32 * (i + b), 16);
-            memcpy((char *)&x->sums[1] + 16 * b, sum16 + 32 * (i + b) + 16, 16);
-        }
-    else
-        memcpy(&x->sums[0], sum32 + 16 * i, 16 * n);
+    for (size_t b = 0; b < n; b++) {
+        const size_t k = block[b] = (i + b) % n_blocks;
+        memcpy((char *)&x->d + 4 * b, act + n_cols + 4 * k, 4);
+        memcpy((char *)&x->sums[0] + 16 * b, in_order ? sum16 + 32 * k : sum32 + 16 * k, 16);
+        if (in_order)
+            memcpy((char *)&x->sums[1] + 16 * b, sum16 + 32 * k + 16, 16);
+    }
     for (size_t h = 0; h < 2; h++) {
         for (size_t b = 0; b < n; b++) {
-            const __m512i v0 = sl_load64(q + 256 * b + 128 * h);
-            const __m512i v1 = sl_load64(q + 256 * b + 128 * h + 64);
+            const char *q = act + 256 * block[b] + 128 * h;
+            const __m512i v0 = sl_load64(q), v1 = sl_load64(q + 64);
             x->x[2 * h][b] = in_order ? v0 : _mm512_shuffle_i64x2(v0, v1, 0x44);
             x->x[2 * h + 1][b] = in_order ? v1 : _mm512_shuffle_i64x2(v0, v1, 0xee);
         }
@@ -438,7 +439,11 @@ SL_INLINE void sl_row_prepare32(const char *act, size_t n_cols, size_t i, int in
         }
 }
 
-/* ---- Pieces of rows: four blocks of 256, sixteen blocks of 32; a row's last may be short ---- */
+/* ---- Pieces of rows: four blocks of 256, sixteen blocks of 32; a row's last may be short ----
+ *
+ * Or, when blocks of 256 do not come in fours and rows follow each other without a gap, pieces of
+ * all rows as of one: after a few rows a piece begins where a row does, and meets the activations
+ * of the first piece again. Experts are so: 768 columns, or 512. */
 
 typedef struct sl_row_walk {
     const uint8_t *p, *end; /* of the matrix */
@@ -633,14 +638,14 @@ SL_INLINE void sl_row_step32(sl_row_form f, sl_row_walk *walk, const sl_row_x32 
 
 /* Activations of all pieces, at the beginning of scratch; returns what follows. */
 SL_INLINE void *sl_row_prepare(sl_row_form f, const char *act, size_t act_bytes, int n_x,
-                               size_t n_cols, size_t n_pieces, void *scratch)
+                               size_t n_cols, size_t n_pieces, int endless, void *scratch)
 {
     sl_row_x256 *x256 = scratch;
     sl_row_x32 *x32 = scratch;
     for (int b = 0; b < n_x; b++, act += act_bytes)
         for (size_t i = 0; i < n_pieces; i++)
             if (f.unit)
-                sl_row_prepare256(act, n_cols, 4 * i, f.in_order, x256++);
+                sl_row_prepare256(act, n_cols, 4 * i, f.in_order, endless, x256++);
             else
                 sl_row_prepare32(act, n_cols, 16 * i, f.in_order, f.offset, x32++);
     return f.unit ? (void *)x256 : (void *)x32;
@@ -661,18 +666,30 @@ SL_INLINE void sl_row_finish(sl_row_form f, sl_row_pending *p)
     _mm512_mask_storeu_ps(p->y, p->lanes, p->acc);
 }
 
+/* See "Pieces of rows". */
+SL_INLINE int sl_row_endless(sl_row_form f, size_t n_cols, size_t row_bytes)
+{
+    return f.unit && n_cols / 256 % 4 && n_cols < SL_ROW_ENDLESS_256 &&
+           row_bytes == n_cols / 256 * f.block_bytes;
+}
+
 /* n_x: 1, or with a type of 256 up to SL_ROW_MOST_BATCH. */
 SL_INLINE void sl_row_mul(sl_row_form f, int n_x, const uint8_t *w, size_t row_bytes, size_t n_rows,
                           size_t n_cols, const char *act, size_t act_bytes, float *y,
                           size_t y_stride, void *scratch)
 {
     const size_t values = f.unit ? 256 : 32, per_piece = f.unit ? 4 : 16, group = f.unit ? 16 : 4;
-    const size_t n_blocks = n_cols / values, n_pieces = (n_blocks + per_piece - 1) / per_piece;
-    const size_t piece_bytes = per_piece * f.block_bytes, stride = n_pieces * per_piece;
-    float *tables = sl_row_prepare(f, act, act_bytes, n_x, n_cols, n_pieces, scratch);
-    sl_row_walk walk = {w,           w + n_rows * row_bytes,
-                        0,           n_pieces,
-                        piece_bytes, row_bytes - (n_pieces - 1) * piece_bytes};
+    const size_t n_blocks = n_cols / values, piece_bytes = per_piece * f.block_bytes;
+    const int endless = n_x == 1 && sl_row_endless(f, n_cols, row_bytes);
+    const size_t n_pieces = !endless       ? (n_blocks + per_piece - 1) / per_piece
+                            : n_blocks % 2 ? n_blocks
+                                           : n_blocks / 2;
+    const size_t stride = endless ? n_blocks : n_pieces * per_piece;
+    float *tables = sl_row_prepare(f, act, act_bytes, n_x, n_cols, n_pieces, endless, scratch);
+    sl_row_walk walk = {
+        w,           w + n_rows * row_bytes,
+        0,           n_pieces,
+        piece_bytes, endless ? piece_bytes : row_bytes - (n_pieces - 1) * piece_bytes};
     sl_row_pending full[SL_ROW_MOST_BATCH];
     SL_UNROLL
     for (int b = 0; b < n_x; b++)
@@ -715,10 +732,12 @@ SL_INLINE void sl_row_mul(sl_row_form f, int n_x, const uint8_t *w, size_t row_b
 /* Whether this is the way. Pieces of shorter rows would be mostly empty; activations and tables of
  * longer ones leave the first-level cache, which only types of 256, with fewer sums, make up for.
  * Of those, what opening a piece costs is shared by the activation rows. */
-SL_INLINE int sl_row_suits(sl_row_form f, size_t n_cols, size_t n_batch)
+SL_INLINE int sl_row_suits(sl_row_form f, size_t n_cols, size_t row_bytes, size_t n_batch)
 {
     if (!f.unit)
         return n_batch == 1 && n_cols >= SL_ROW_LEAST_32 && n_cols <= SL_ROW_MOST_32;
+    if (n_batch == 1 && sl_row_endless(f, n_cols, row_bytes))
+        return 1;
     if (n_batch == 0 || n_batch > SL_ROW_MOST_BATCH || n_cols < SL_ROW_LEAST_256)
         return 0;
     return n_batch == 1 || n_batch * n_cols <= SL_ROW_MOST_256;
@@ -729,7 +748,7 @@ SL_INLINE int sl_row_suits(sl_row_form f, size_t n_cols, size_t n_batch)
     static void row_##type(SL_MUL_ARGS)                                                            \
     {                                                                                              \
         const sl_row_form f = {__VA_ARGS__, .block_bytes = sizeof(sl_##type)};                     \
-        if (!sl_row_suits(f, n_cols, n_batch))                                                     \
+        if (!sl_row_suits(f, n_cols, row_bytes, n_batch))                                          \
             mul_##type(w, row_bytes, n_rows, n_cols, act, act_bytes, n_batch, y, y_stride,         \
                        scratch, beside);                                                           \
         else if (n_batch == 1)                                                                     \
