@@ -71,9 +71,9 @@ sl_status sl_mixture(sl_pass *p, uint32_t layer);
 
 /* gate [rows][width] = silu(gate) * up */
 void sl_glu_rows(sl_pass *p, float *gate, const float *up, size_t width, uint32_t rows);
-/* Tells the stream which experts this layer will probably use, as far as can be guessed from the
- * residual of now (shared: and from what the shared expert of the layer before, in s->y, will add
- * to it); nothing if it is not a mixture. */
+/* Tells the stream which experts the layers behind this one will probably use, as far as can be
+ * guessed from the residual of now (shared: and from what this layer's shared expert, in s->y, will
+ * add to it). */
 void sl_guess_experts(sl_pass *p, uint32_t layer, bool shared);
 
 #endif

@@ -49,6 +49,6 @@ sl_status sl_feed_forward(sl_pass *p, uint32_t layer)
 {
     if (p->m->arch.layer[layer].moe.n_experts)
         return sl_mixture(p, layer);
-    sl_guess_experts(p, layer + 1, false);
+    sl_guess_experts(p, layer, false);
     return dense(p, layer);
 }

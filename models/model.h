@@ -68,8 +68,10 @@ typedef struct sl_session_options {
     int32_t predict; /* experts that decode guesses for the next layer, to be read ahead; 0: none;
                         SL_PREDICT_AUTO: as many as a row uses, as long as a layer's experts are not
                         all there. Changes no result. */
-    uint32_t saved_states; /* of models with recurrent layers: earlier moments kept for
-                              sl_session_rewind(), at most 16; default 1 */
+    uint32_t predict_layers; /* how many layers ahead are guessed, 1 to 4; default 2. The farther
+                                only where the nearer guess came late */
+    uint32_t saved_states;   /* of models with recurrent layers: earlier moments kept for
+                                sl_session_rewind(), at most 16; default 1 */
 } sl_session_options;
 enum { SL_PREDICT_AUTO = -1, SL_PREDICT_WRONG = -2 /* the least likely ones: for tests */ };
 sl_session_options sl_session_defaults(const sl_model *m);

@@ -143,9 +143,9 @@ void sl_layout_free(sl_layout *l);
 uint64_t sl_layout_bytes(
     const sl_model *m); /* heap of steps and groups (the plan counts for itself) */
 
-/* When guessing a layer's experts last had something to read. */
+/* When guessing a layer's experts last had something to bring. */
 typedef struct sl_guess_watch {
-    uint64_t missing; /* parts that were needed or guessed and were not there, so far */
+    uint64_t missing; /* parts that were not there, so far */
     uint32_t quiet;   /* guesses since then */
 } sl_guess_watch;
 
@@ -169,7 +169,7 @@ typedef struct sl_moe_scratch {
     float *out;                    /* [S][D] outputs of experts */
     void *in[SL_ACT_COUNT];        /* [R][act_bytes of D]: rows of s->act, or of s->norm, by slot */
     void *mid[SL_ACT_COUNT];       /* [R][act_bytes of F, of the shared expert's width] */
-    sl_guess_watch *watch;         /* [n_layers] */
+    sl_guess_watch *watch;         /* [n_layers][2]: guessed from the layer before; from others */
     uint32_t guess_rows;           /* passes of so many rows have their experts guessed */
     float *guess_norm;             /* [guess_rows][D] as the next layer would see them */
     void *guess_act[SL_ACT_COUNT]; /* [guess_rows][act_bytes of D] */

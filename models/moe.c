@@ -357,7 +357,7 @@ sl_status sl_mixture(sl_pass *p, uint32_t layer)
     if (m.moe->n_ff_shared)
         st = shared_expert(&m);
     if (st == SL_OK) {
-        sl_guess_experts(p, layer + 1, m.moe->n_ff_shared > 0);
+        sl_guess_experts(p, layer, m.moe->n_ff_shared > 0);
         st = run_experts(&m);
     }
     if (st != SL_OK)
@@ -371,16 +371,17 @@ sl_status sl_mixture(sl_pass *p, uint32_t layer)
 
 /* While all that a layer needs is in memory, its guess would be what bookkeeping costs most: a
  * router is two or three percent of a token's bytes. So auto stops when nothing was missing for a
- * while, and goes on as soon as something is. */
-static bool worth_guessing(mixture *m)
+ * while, and goes on as soon as something is. A guess from farther away pays where that of the
+ * layer before was not enough: what it reads comes late. */
+static bool worth_guessing(mixture *m, bool far)
 {
     enum { QUIET = 8 };
-    sl_guess_watch *w = &m->x->watch[m->layer];
+    sl_guess_watch *w = &m->x->watch[2 * m->layer + far];
     sl_need_stats st;
     if (m->p->s->opt.predict != SL_PREDICT_AUTO)
         return true;
     sl_stream_need_stats(m->p->m->stream, m->g->experts.unit, &st);
-    const uint64_t missing = st.needs - st.hits + st.hints;
+    const uint64_t missing = st.needs - st.hits + (far ? 0 : st.hints);
     w->quiet = missing == w->missing ? w->quiet + 1 : 0;
     w->missing = missing;
     return w->quiet < QUIET;
@@ -436,7 +437,7 @@ static uint32_t guesses_per_row(const mixture *m)
 }
 
 /* Guessed experts into id [E]: of one row the likeliest first, of several in ascending order. */
-static uint32_t guess(mixture *m, bool shared, uint32_t *id)
+static uint32_t guess(mixture *m, bool far, bool shared, uint32_t *id)
 {
     const uint32_t E = m->moe->n_experts;
     float weight[SL_ROUTE_MAX_K];
@@ -444,7 +445,7 @@ static uint32_t guess(mixture *m, bool shared, uint32_t *id)
     bool in[SL_ROUTE_MAX_N] = {false};
     sl_route r = m->moe->route;
     r.k = guesses_per_row(m);
-    if (!worth_guessing(m) || !guess_scores(m, shared))
+    if (!worth_guessing(m, far) || !guess_scores(m, shared))
         return 0;
     for (uint32_t t = 0; t < m->p->rows; t++) {
         float *score = m->x->score + (size_t)t * E;
@@ -465,20 +466,26 @@ static uint32_t guess(mixture *m, bool shared, uint32_t *id)
 
 /* Many rows use nearly all experts: those are read ahead in the order in which they will be asked
  * for. */
-void sl_guess_experts(sl_pass *p, uint32_t layer, bool shared)
+static void guess_layer(sl_pass *p, uint32_t layer, bool far, bool shared)
 {
-    if (layer >= p->m->arch.n_layers || !p->m->arch.layer[layer].moe.n_experts ||
-        !p->s->opt.predict)
-        return;
     mixture m = mixture_of(p, layer);
     uint32_t part[SL_ROUTE_MAX_N + 1], n = 0;
     if (p->rows > p->s->moe.guess_rows)
         for (n = 0; n < m.moe->n_experts; n++)
             part[n] = n;
     else
-        n = guess(&m, shared, part);
+        n = guess(&m, far, shared, part);
     for (uint32_t i = 0; i < n; i++)
         part[i] += m.g->experts.first_part;
     if (n)
         sl_parts_hint(p->m->stream, part, n);
+}
+
+void sl_guess_experts(sl_pass *p, uint32_t layer, bool shared)
+{
+    const sl_arch *arch = &p->m->arch;
+    const uint32_t ahead = p->rows > p->s->moe.guess_rows ? 1 : p->s->opt.predict_layers;
+    for (uint32_t i = 1; i <= ahead && layer + i < arch->n_layers && p->s->opt.predict; i++)
+        if (arch->layer[layer + i].moe.n_experts)
+            guess_layer(p, layer + i, i > 1, shared);
 }

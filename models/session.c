@@ -15,6 +15,7 @@ sl_session_options sl_session_defaults(const sl_model *m)
                                 .logits_rows = 1,
                                 .kv = SL_KV_F16,
                                 .predict = SL_PREDICT_AUTO,
+                                .predict_layers = 2,
                                 .saved_states = 1};
 }
 
@@ -152,7 +153,7 @@ static void lay_moe(carver *c, sl_session *s, const sl_model *m)
     x->out = carve(c, S * D, sizeof(float));
     carve_acts(c, l->expert_in_mask, R, D, x->in);
     carve_acts(c, l->expert_mid_mask & ~floats, R, larger(F, shared), x->mid);
-    x->watch = carve(c, m->arch.n_layers, sizeof(sl_guess_watch));
+    x->watch = carve(c, 2 * (uint64_t)m->arch.n_layers, sizeof(sl_guess_watch));
     const uint64_t guess_rows = larger(ALL_FROM * E / k, 1) < T ? larger(ALL_FROM * E / k, 1) : T;
     x->guess_rows = (uint32_t)guess_rows;
     x->guess_norm = carve(c, guess_rows * D, sizeof(float));

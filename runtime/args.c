@@ -193,6 +193,10 @@ static const option options[] = {
      SL_CMD_PASSES | SL_CMD_SIMULATE | SL_CMD_TUNE | SL_KEPT, GROUP_SPEED, false,
      "How many experts of the next layer to guess and read ahead while decoding; auto: as many as "
      "a token uses; simulate: at most so many of those that the trace has (default: auto)."},
+    {"--predict-layers", NULL, "N", KIND_COUNT, AT(predict_layers), 1, 4, NULL, 0, SL_CMD_PASSES,
+     GROUP_SPEED, false,
+     "How many layers ahead experts are guessed; those beyond the next only where reads come late "
+     "(default: 2)."},
     {"--io", NULL, "ENGINE", KIND_CHOICE, AT(io), 0, 0, "auto|direct|mapped|pread|null", 0,
      SL_CMD_PRICE | SL_KEPT, GROUP_SPEED, false,
      "How weights are read: auto, direct, mapped, pread, or null for no reads and wrong output, "

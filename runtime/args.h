@@ -79,7 +79,8 @@ typedef struct sl_options {
     uint64_t disk_rate;                                /* bytes per second to expect; 0: unknown */
     int cpu_level; /* -1: the best of this CPU; else sl_cpu_level */
     const char *stats;
-    int predict; /* sl_session_options.predict; simulate: at most so many */
+    uint64_t predict_layers; /* sl_session_options.predict_layers; 0: the usual */
+    int predict;             /* sl_session_options.predict; simulate: at most so many */
     const char *trace;
     const char *memory_control;      /* path of a socket */
     const char *profile;             /* NULL: none; "": no JSON, else where it goes; "-": stdout */

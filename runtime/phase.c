@@ -253,6 +253,7 @@ static void write_settings(sl_json_writer *w, const sl_setup *s)
     sl_json_write_uint(w, "ring", split->ring_bytes);
     sl_json_write_uint(w, "pool", split->pool_bytes);
     write_predict(w, s->price.session.predict);
+    sl_json_write_uint(w, "predict-layers", s->price.session.predict_layers);
     sl_json_write_uint(w, "hints", so->hint_bytes);
     sl_json_write_string(w, "io", sl_io_name(split->io));
     sl_json_write_uint(w, "in-flight", so->in_flight_bytes);

@@ -243,6 +243,7 @@ static sl_session_options session_options(const sl_setup *s, const sl_options *o
     so.logits_rows = d->all_logits ? so.chunk : 1;
     so.kv = (sl_kv_type)o->kv;
     so.predict = o->predict;
+    so.predict_layers = o->predict_layers ? (uint32_t)o->predict_layers : so.predict_layers;
     /* A trace has the guesses that a run in less memory would have made. */
     if (o->trace && so.predict == SL_PREDICT_AUTO)
         so.predict = (int32_t)sl_model_about(s->model).n_used;

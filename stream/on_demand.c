@@ -21,9 +21,33 @@ uint64_t sl_on_demand_memory_bytes(const sl_plan *p)
 {
     const uint64_t n = sl_plan_on_demand_count(p);
     return n ? n * (sizeof(sl_resident) + 2 * sizeof(uint32_t)) +
-                   p->n_units * (sizeof(sl_need_stats) + sizeof(sl_predict)) +
+                   p->n_units * (sizeof(sl_need_stats) + SL_HINT_UNITS * sizeof(sl_predict) +
+                                 2 * sizeof(uint32_t)) +
                    sl_pool_memory_bytes(p)
              : 0;
+}
+
+/* False: out of memory. */
+static bool tables_open(sl_sched *s)
+{
+    const sl_plan *p = s->plan;
+    uint32_t *count = s->rank = calloc(p->n_units, sizeof *s->rank);
+    s->unit_stats = calloc(p->n_units, sizeof *s->unit_stats);
+    s->predict = calloc((size_t)p->n_units * SL_HINT_UNITS, sizeof *s->predict);
+    if (!count || !s->unit_stats || !s->predict)
+        return false;
+    s->queue_cap = most_of_a_unit(p, count);
+    for (uint32_t u = 0, before = 0; u < p->n_units; u++) {
+        const bool some = count[u] > 0;
+        s->rank[u] = before;
+        before += some;
+    }
+    bool all = (s->need.position = calloc(s->queue_cap, sizeof *s->need.position)) != NULL;
+    for (uint32_t i = 0; i < SL_HINT_UNITS; i++) {
+        sl_queue *q = &s->hints[i].queue;
+        all &= (q->position = calloc(s->queue_cap, sizeof *q->position)) != NULL;
+    }
+    return all;
 }
 
 sl_status sl_on_demand_open(sl_sched *s, const sl_sched_config *c, uint8_t *memory, sl_err *err)
@@ -31,15 +55,7 @@ sl_status sl_on_demand_open(sl_sched *s, const sl_sched_config *c, uint8_t *memo
     const sl_plan *p = s->plan;
     if (!s->n_on_demand)
         return SL_OK;
-    uint32_t *by_unit = calloc(p->n_units + 1, sizeof *by_unit);
-    const uint32_t most = by_unit ? most_of_a_unit(p, by_unit) : 0;
-    free(by_unit);
-    s->need.position = most ? calloc(most, sizeof *s->need.position) : NULL;
-    s->hint.position = most ? calloc(most, sizeof *s->hint.position) : NULL;
-    s->queue_cap = most;
-    s->unit_stats = calloc(p->n_units, sizeof *s->unit_stats);
-    s->predict = calloc(p->n_units, sizeof *s->predict);
-    if (!s->need.position || !s->hint.position || !s->unit_stats || !s->predict)
+    if (!tables_open(s))
         return sl_fail(err, SL_ENOMEM, "streaming: out of memory");
     s->pool_memory = memory;
     for (uint32_t i = 0, n = s->n_order; i < p->n_parts; i++) {
@@ -54,10 +70,17 @@ sl_status sl_on_demand_open(sl_sched *s, const sl_sched_config *c, uint8_t *memo
 void sl_on_demand_close(sl_sched *s)
 {
     free(s->need.position);
-    free(s->hint.position);
+    for (uint32_t i = 0; i < SL_HINT_UNITS; i++)
+        free(s->hints[i].queue.position);
+    free(s->rank);
     free(s->unit_stats);
     free(s->predict);
     sl_pool_close(&s->pool);
+}
+
+static sl_hints *hints_of(sl_sched *s, uint32_t unit)
+{
+    return &s->hints[s->rank[unit] % SL_HINT_UNITS];
 }
 
 /* ---- slots ---- */
@@ -83,7 +106,7 @@ void sl_resident_forget(sl_sched *s, sl_resident *r)
         s->release(s->ctx, r->part);
     r->state = SL_PART_ABSENT;
     r->data = NULL;
-    r->guessed = false;
+    r->guessed = 0;
 }
 
 static bool slot_take(sl_sched *s, sl_resident *r)
@@ -118,7 +141,7 @@ void sl_on_demand_end(sl_sched *s, sl_resident *r, bool dropped, bool failed)
         if (dropped && r->want == SL_WANT_NEEDED)
             s->need.next = 0; /* wanted again while it was being dropped */
         if (dropped && r->want == SL_WANT_HINTED)
-            s->hint.next = 0;
+            hints_of(s, s->plan->parts[r->part].unit)->queue.next = 0;
         return;
     }
     r->state = SL_PART_READY;
@@ -160,6 +183,14 @@ static void take_up(sl_sched *s, sl_resident *r, sl_priority priority)
 
 /* ---- needs ---- */
 
+/* What a hint brought is needed. */
+static void guess_useful(sl_sched *s, sl_resident *r, uint64_t bytes)
+{
+    if (r->guessed)
+        hints_of(s, s->plan->parts[r->part].unit)->useful[r->guessed - 1] += bytes;
+    r->guessed = 0;
+}
+
 static void need_one(sl_sched *s, sl_resident *r, sl_need_stats *u)
 {
     u->needs++;
@@ -169,15 +200,15 @@ static void need_one(sl_sched *s, sl_resident *r, sl_need_stats *u)
         u->miss_bytes += bytes_of(s, r);
     } else if (r->state == SL_PART_READY) {
         u->hits++;
-        u->hints_useful += r->guessed;
-        s->hint_useful += r->guessed ? bytes_of(s, r) : 0;
+        u->hints_useful += r->guessed > 0;
+        guess_useful(s, r, bytes_of(s, r));
         sl_pool_hold(&s->pool, entry_of(s, r));
     } else {
-        u->hints_late += r->guessed;
-        s->hint_useful += r->guessed ? r->fetch->cut_bytes : 0;
+        u->hints_late += r->guessed > 0;
+        guess_useful(s, r, r->fetch->cut_bytes);
         take_up(s, r, SL_DEMAND);
     }
-    r->guessed = false;
+    r->guessed = 0;
 }
 
 /* A hint that has turned out wrong, or is in the way. */
@@ -186,20 +217,47 @@ static void hint_end(sl_sched *s, sl_resident *r)
     if (r->guessed) {
         const uint64_t bytes = r->fetch ? r->fetch->cut_bytes : bytes_of(s, r);
         stats_of(s, r)->wasted_bytes += bytes;
-        s->hint_wasted += bytes;
+        hints_of(s, s->plan->parts[r->part].unit)->wasted[r->guessed - 1] += bytes;
     }
-    r->guessed = false;
+    r->guessed = 0;
     let_go(s, r);
+}
+
+static bool among(const uint32_t *parts, uint32_t n, uint32_t part)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (parts[i] == part)
+            return true;
+    return false;
+}
+
+/* But those of the n parts stay hinted; the queue is empty all the same. */
+static void hints_drop(sl_sched *s, sl_hints *h, const uint32_t *but, uint32_t n)
+{
+    for (uint32_t i = 0; i < h->queue.n; i++) {
+        sl_resident *r = &s->resident[h->queue.position[i]];
+        if (r->want == SL_WANT_HINTED && !among(but, n, r->part))
+            hint_end(s, r);
+    }
+    h->queue.n = h->queue.next = 0;
 }
 
 void sl_hints_end(sl_sched *s)
 {
-    for (uint32_t i = 0; i < s->hint.n; i++) {
-        sl_resident *r = &s->resident[s->hint.position[i]];
-        if (r->want == SL_WANT_HINTED)
-            hint_end(s, r);
+    for (uint32_t i = 0; i < SL_HINT_UNITS; i++)
+        hints_drop(s, &s->hints[i], NULL, 0);
+}
+
+/* The unit has said what it needs. */
+static void hints_learn(sl_sched *s, uint32_t unit)
+{
+    sl_hints *h = hints_of(s, unit);
+    for (uint32_t far = 0; far < SL_HINT_UNITS; far++) {
+        if (!s->hints_flow)
+            sl_predict_learn(&s->predict[unit * SL_HINT_UNITS + far], h->useful[far],
+                             h->wasted[far]);
+        h->useful[far] = h->wasted[far] = 0;
     }
-    s->hint.n = s->hint.next = 0;
 }
 
 void sl_sched_need(sl_sched *s, uint32_t unit, const uint32_t *parts, const uint32_t *rows,
@@ -208,6 +266,8 @@ void sl_sched_need(sl_sched *s, uint32_t unit, const uint32_t *parts, const uint
     sl_need_stats *u = &s->unit_stats[unit];
     s->need.n = s->need.next = 0;
     s->need.unit = unit;
+    if (!n)
+        return;
     for (uint32_t i = 0; i < n; i++) {
         sl_resident *r = &s->resident[s->position[parts[i]]];
         u->guesses_right += r->want == SL_WANT_HINTED;
@@ -215,27 +275,37 @@ void sl_sched_need(sl_sched *s, uint32_t unit, const uint32_t *parts, const uint
         s->need.position[s->need.n++] = s->position[parts[i]];
         sl_pool_use(&s->pool, entry_of(s, r), rows[i], s->pass_rows);
     }
-    const bool hinted = s->hint.n && s->hint.unit == unit;
+    const bool hinted = hints_of(s, unit)->queue.n && hints_of(s, unit)->queue.unit == unit;
     if (hinted)
-        sl_hints_end(s);
+        hints_drop(s, hints_of(s, unit), NULL, 0);
     for (uint32_t i = 0; i < n; i++)
         need_one(s, &s->resident[s->need.position[i]], u);
-    if (hinted && !s->hints_flow)
-        sl_predict_learn(&s->predict[unit], s->hint_useful, s->hint_wasted);
+    if (hinted)
+        hints_learn(s, unit);
+    s->needs_told = s->rank[unit] + 1;
+}
+
+/* The hints of the next unit that will need something (far 0), and of those behind it. */
+static sl_queue *hinted_ahead(sl_sched *s, uint32_t far)
+{
+    return &s->hints[(s->needs_told + far) % SL_HINT_UNITS].queue;
 }
 
 /* Nothing is held but by hints: the last of them gives way. */
 static bool hint_yields(sl_sched *s, const sl_resident *to)
 {
     const uint32_t class = s->pool.entry[entry_of(s, to)].class;
-    for (uint32_t i = s->hint.n; i > 0; i--) {
-        sl_resident *r = &s->resident[s->hint.position[i - 1]];
-        const bool idle =
-            r->state == SL_PART_READY || (r->fetch && r->fetch->listed && !r->fetch->in_flight);
-        if (r->want != SL_WANT_HINTED || !idle || s->pool.entry[entry_of(s, r)].class != class)
-            continue;
-        hint_end(s, r);
-        return true;
+    for (uint32_t far = SL_HINT_UNITS; far > 0; far--) {
+        const sl_queue *q = hinted_ahead(s, far - 1);
+        for (uint32_t i = q->n; i > 0; i--) {
+            sl_resident *r = &s->resident[q->position[i - 1]];
+            const bool idle =
+                r->state == SL_PART_READY || (r->fetch && r->fetch->listed && !r->fetch->in_flight);
+            if (r->want != SL_WANT_HINTED || !idle || s->pool.entry[entry_of(s, r)].class != class)
+                continue;
+            hint_end(s, r);
+            return true;
+        }
     }
     return false;
 }
@@ -314,19 +384,10 @@ void sl_needs_end(sl_sched *s)
 
 /* ---- hints ---- */
 
-void sl_sched_hint(sl_sched *s, const uint32_t *parts, uint32_t n)
+static void hint_one(sl_sched *s, sl_queue *q, sl_resident *r)
 {
-    sl_hints_end(s);
-    s->hint_useful = s->hint_wasted = 0;
-    if (!s->hints_flow && !sl_predict_pays(&s->predict[s->plan->parts[parts[0]].unit]))
-        return;
-    for (uint32_t i = 0; i < n && s->hint.n < s->queue_cap; i++) {
-        sl_resident *r = &s->resident[s->position[parts[i]]];
-        if (r->want != SL_WANT_NOTHING)
-            continue;
-        sl_need_stats *u = stats_of(s, r);
-        s->hint.unit = s->plan->parts[parts[i]].unit;
-        s->hint.position[s->hint.n++] = s->position[parts[i]];
+    sl_need_stats *u = stats_of(s, r);
+    if (r->want == SL_WANT_NOTHING) {
         r->want = SL_WANT_HINTED;
         u->guesses++;
         if (r->state == SL_PART_READY)
@@ -336,24 +397,49 @@ void sl_sched_hint(sl_sched *s, const uint32_t *parts, uint32_t n)
         if (r->fetch)
             take_up(s, r, SL_PREDICTED);
     }
+    if (r->want == SL_WANT_HINTED)
+        q->position[q->n++] = (uint32_t)(r - s->resident);
 }
 
-bool sl_hint_pull(sl_sched *s)
+void sl_sched_hint(sl_sched *s, const uint32_t *parts, uint32_t n)
 {
-    while (s->hint.next < s->hint.n && may_queue(s)) {
-        sl_resident *r = &s->resident[s->hint.position[s->hint.next]];
+    const uint32_t unit = s->plan->parts[parts[0]].unit, far = s->rank[unit] - s->needs_told;
+    sl_hints *h = hints_of(s, unit);
+    if (far >= SL_HINT_UNITS) /* too far ahead, or behind the pass */
+        return;
+    if (!s->hints_flow && !sl_predict_pays(&s->predict[unit * SL_HINT_UNITS + far]))
+        return;
+    hints_drop(s, h, parts, n);
+    if (h->queue.unit != unit)
+        *h = (sl_hints){.queue = {.position = h->queue.position, .unit = unit}};
+    for (uint32_t i = 0; i < n && h->queue.n < s->queue_cap; i++)
+        hint_one(s, &h->queue, &s->resident[s->position[parts[i]]]);
+}
+
+static bool pull_hint_of(sl_sched *s, sl_queue *q, uint32_t far)
+{
+    while (q->next < q->n && may_queue(s)) {
+        sl_resident *r = &s->resident[q->position[q->next]];
         if (r->want != SL_WANT_HINTED || r->state != SL_PART_ABSENT) {
-            s->hint.next++;
+            q->next++;
             continue;
         }
         if (!slot_take(s, r))
             return false;
-        s->hint.next++;
-        r->guessed = true;
+        q->next++;
+        r->guessed = (uint8_t)(far + 1);
         stats_of(s, r)->hint_bytes += bytes_of(s, r);
         if (sl_part_queue(s, r, SL_PREDICTED, s->pass) && r->fetch)
             return true;
     }
+    return false;
+}
+
+bool sl_hint_pull(sl_sched *s)
+{
+    for (uint32_t far = 0; far < SL_HINT_UNITS; far++)
+        if (pull_hint_of(s, hinted_ahead(s, far), far))
+            return true;
     return false;
 }
 

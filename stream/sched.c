@@ -239,6 +239,7 @@ void sl_sched_pass_begin(sl_sched *s, sl_pass_kind kind, uint32_t rows, uint32_t
     s->pass++;
     s->pass_rows = rows;
     s->hints_flow = kind == SL_PASS_PREFILL;
+    s->needs_told = 0;
     s->in_pass = true;
     s->end = s->unit_first[n_units];
     s->stats.passes++;

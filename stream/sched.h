@@ -38,7 +38,10 @@
 #include "predict.h"
 #include "ring.h"
 
-enum { SL_SCHED_READS = 128 }; /* reads in flight at once, at most; an engine's depth */
+enum {
+    SL_SCHED_READS = 128, /* reads in flight at once, at most; an engine's depth */
+    SL_HINT_UNITS = 4     /* units with on-demand parts that are hinted at once, at most */
+};
 
 typedef enum sl_part_state {
     SL_PART_ABSENT,
@@ -66,7 +69,8 @@ typedef struct sl_resident { /* a part */
     uint8_t state; /* sl_part_state */
     uint8_t want;  /* sl_want, of an on-demand part */
     bool pinned, on_demand;
-    bool guessed;       /* came because of a hint, and nobody has needed it yet */
+    uint8_t guessed;    /* came because of a hint that was made so many units ahead, and nobody has
+                           needed it yet; 0: no */
     uint8_t *data;      /* its slot; NULL when the engine has its own memory */
     sl_ring_slot *slot; /* of a streamed part that is not ABSENT */
     sl_fetch *fetch;    /* QUEUED or READING */
@@ -126,6 +130,13 @@ typedef struct sl_read_log {
     uint64_t lost; /* reads for which there was no room */
 } sl_read_log;
 
+/* The hints of one unit. */
+typedef struct sl_hints {
+    sl_queue queue;
+    /* Bytes that they brought and wasted, by how far ahead: [0] is the next unit. */
+    uint64_t useful[SL_HINT_UNITS], wasted[SL_HINT_UNITS];
+} sl_hints;
+
 typedef struct sl_sched {
     const sl_plan *plan;
     sl_stream_options o;
@@ -143,12 +154,14 @@ typedef struct sl_sched {
 
     uint8_t *pool_memory;
     sl_pool pool; /* entry i: resident n_order + i */
-    sl_queue need, hint;
-    uint32_t queue_cap;                /* of either */
-    bool on_demand_failed;             /* some part is FAILED */
-    sl_predict *predict;               /* by unit */
-    uint64_t hint_useful, hint_wasted; /* bytes of the present hints */
-    sl_need_stats *unit_stats;         /* by unit; NULL: nothing on demand */
+    sl_queue need;
+    sl_hints hints[SL_HINT_UNITS]; /* of the unit with rank r: number r % SL_HINT_UNITS */
+    uint32_t queue_cap;            /* of need and hints */
+    bool on_demand_failed;         /* some part is FAILED */
+    sl_predict *predict;           /* by unit and how far ahead */
+    sl_need_stats *unit_stats;     /* by unit; NULL: nothing on demand */
+    uint32_t *rank;                /* by unit: units with on-demand parts before it */
+    uint32_t needs_told;           /* such units that this pass has come past */
 
     sl_fetch_list list[SL_PRIORITIES];
     sl_fetch *fetches;

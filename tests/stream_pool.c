@@ -379,6 +379,62 @@ static void hints(void)
     sim_close(&m);
 }
 
+static void far_hints(void)
+{
+    test_case("hints of several units: the nearest is read first, and a later one corrects an "
+              "earlier of the same unit");
+    sim m;
+    uint32_t first[3];
+    sim_new(&m);
+    m.o.piece_bytes = 16 * KB;
+    m.o.hint_bytes = 16 * KB;
+    for (uint32_t u = 0; u < 3; u++)
+        first[u] = expert_unit(&m, (uint64_t)u << 25, 8, EXPERT);
+    sim_open(&m, 64 * KB + 10 * (uint64_t)EXPERT);
+    const uint32_t near[1] = {1}, far[2] = {5, 6}, corrected[2] = {6, 7}, one[1] = {6};
+    sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 3);
+    whole_unit(&m, 0, first[0], near, 1);
+    complete_all(&m);
+    hint(&m, first[2], far, 2);
+    hint(&m, first[1], near, 1);
+    CHECK(issue(&m) == 1 && of(&m, first[1] + 1)->state == SL_PART_READING, "the nearest");
+    while (of(&m, first[2] + 5)->state < SL_PART_READING) {
+        complete(&m, oldest(&m), INT32_MAX);
+        issue(&m);
+    }
+    CHECK(of(&m, first[1] + 1)->state == SL_PART_READY && holds(&m));
+    whole_unit(&m, 1, first[1], near, 1);
+    CHECK(of(&m, first[2] + 5)->want == SL_WANT_HINTED && of(&m, first[2] + 5)->guessed == 2);
+    hint(&m, first[2], corrected, 2);
+    CHECK(of(&m, first[2] + 5)->want == SL_WANT_NOTHING && holds(&m), "the farther guess is over");
+    CHECK(of(&m, first[2] + 6)->want == SL_WANT_HINTED &&
+          of(&m, first[2] + 7)->want == SL_WANT_HINTED);
+    complete_all(&m);
+    whole_unit(&m, 2, first[2], one, 1);
+    const sl_need_stats *u = &m.s.unit_stats[2];
+    CHECK(u->guesses == 3 && u->guesses_right == 1 && u->hints_useful == 1 && u->hits == 1,
+          "a part that is guessed twice counts once");
+    CHECK(u->wasted_bytes > 0 && m.s.unit_stats[1].hints_useful == 1);
+
+    test_case("what was guessed from afar pays or does not by itself");
+    sl_sched_pass_end(&m.s);
+    for (uint32_t pass = 0; pass < 100; pass++) {
+        const uint32_t right[1] = {pass % 7}, wrong[1] = {(pass + 3) % 7};
+        sl_sched_pass_begin(&m.s, SL_PASS_DECODE, 1, 3);
+        whole_unit(&m, 0, first[0], one, 1);
+        hint(&m, first[2], wrong, 1);
+        complete_all(&m);
+        whole_unit(&m, 1, first[1], one, 1);
+        hint(&m, first[2], right, 1);
+        complete_all(&m);
+        whole_unit(&m, 2, first[2], right, 1);
+        sl_sched_pass_end(&m.s);
+    }
+    const sl_predict *near_by = &m.s.predict[2 * SL_HINT_UNITS], *from_afar = near_by + 1;
+    CHECK(near_by->useful > near_by->wasted && from_afar->wasted > from_afar->useful);
+    sim_close(&m);
+}
+
 static void wrong_hints(void)
 {
     test_case("a unit whose hints are always wrong stops reading for them, but for a try");
@@ -493,7 +549,7 @@ static bool given_right(sim *m, const walker *w)
 
 static void random_hint(sim *m, walker *w, uint64_t *seed)
 {
-    const uint32_t u = w->unit + (w->asked ? 1 : 0) + (uint32_t)(test_random(seed) % 2);
+    const uint32_t u = w->unit + (w->asked ? 1 : 0) + (uint32_t)(test_random(seed) % 3);
     uint32_t guess[8], n = 0;
     if (u >= 4)
         return;
@@ -778,6 +834,7 @@ int main(int argc, char **argv)
     who_goes();
     probation();
     hints();
+    far_hints();
     wrong_hints();
     failing();
     engines();
