@@ -2,7 +2,7 @@
 # What this proves: sluice bench of a model. Every form of its report is well-formed and agrees with itself; sets take
 # turns forwards and backwards; a wrong option names its set; an output that differs is an error; a run that was not
 # cold is not called so; Ctrl-C prints what is complete; runs are the same as if each were alone.
-# test: timeout=240
+# test: plain timeout=240
 set -u
 cd "$(dirname "$0")/.." || exit 2
 sluice=${SLUICE:-./sluice}

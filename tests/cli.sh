@@ -279,6 +279,10 @@ run 2 bench --kernels model.gguf
 has err 'kernels takes no file'
 run 2 bench "$gguf" --tokens 0
 has err 'at least 1'
+for form in --quiet --csv --markdown --json; do # what they hold: tests/bench.sh
+    run 0 bench "$gguf" --prompt-tokens 8 --tokens 3 -r 2 --disk 2G --memory 1M,1G --vs '-t 1 --piece 64K' $form
+done
+json "$work/out" 'd["budgets"][0]["sets"][0]["floor"] > 1 << 20 and all(s["same_output"] for s in d["sets"])'
 
 # ---- traces and simulate --------------------------------------------------------------------------
 # shellcheck disable=SC2086
