@@ -14,7 +14,7 @@
 #include "report.h"
 #include "term.h"
 
-enum { KEPT_VERSION = 1, KEPT_MOST = 1 << 16, CPU_NAME = 128, SAMPLES = 64 };
+enum { KEPT_VERSION = 2, KEPT_MOST = 1 << 16, CPU_NAME = 128, SAMPLES = 64 };
 
 /* Rows of the prefill pass: as many as one tile of the kernels takes, so that more of them cost no
  * less each. */
@@ -251,7 +251,13 @@ static sl_status open_measurement(measurement *m, const sl_setup *s, const sl_op
     sl_stream_split(p, &stream, &split, NULL);
     const sl_session_price price = sl_session_cost(m->model, &so, sl_workers_count(s->workers));
     const uint64_t own = price.kv_bytes + price.state_bytes + price.scratch_bytes;
-    uint64_t want = ROOM_BYTES + (experts ? sl_plan_always_bytes(p) : 0);
+    /* All experts of a token, and more: of a smaller pool some slots would be used again and again,
+     * and answer from a cache. */
+    const sl_model_info info = sl_model_about(m->model);
+    uint64_t want = ROOM_BYTES;
+    if (experts)
+        want += sl_plan_always_bytes(p) +
+                sl_plan_on_demand_bytes(p) / info.n_experts * info.n_used / 4 * 5;
     want = want > split.floor_bytes ? want : split.floor_bytes;
     const uint64_t left = most_bytes > own ? most_bytes - own : 0;
     stream.memory_bytes = want < left ? want : left;
