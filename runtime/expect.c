@@ -53,9 +53,8 @@ static double layer_wait(const layer *l, uint32_t guessed, uint32_t demanded, do
 {
     const double late = above(burst(l, guessed * (1 + wasted)), l->compute_s);
     const double wait = late + burst(l, demanded);
-    const uint32_t missing = guessed + demanded;
-    /* While the last of them comes in, all others can be computed. */
-    const double other = missing ? (double)(l->n_used - 1) / l->n_used : 0;
+    /* What is there is computed meanwhile. */
+    const double other = 1 - (double)(guessed + demanded) / l->n_used;
     return above(wait, other * l->experts_s);
 }
 
