@@ -114,15 +114,17 @@ static void follow(sl_elastic *e)
 
 static void say_state(const sl_elastic *e, char *reply)
 {
-    char a[SL_SHORT], b[SL_SHORT], c[SL_SHORT], d[SL_SHORT];
+    char a[SL_SHORT], b[SL_SHORT], c[SL_SHORT], d[SL_SHORT], slots[64] = "";
     sl_memory_use use = {0};
     sl_stream_room room;
     room_of(e, &room);
     sl_memory_use_now(&use, NULL);
-    snprintf(reply, N_REPLY,
-             "ok memory %s of %s, at least %s, %s, %u of %u expert slots, in memory %s%s\n",
+    if (room.most_pool_slots)
+        snprintf(slots, sizeof slots, ", %u of %u expert slots", room.pool_slots,
+                 room.most_pool_slots);
+    snprintf(reply, N_REPLY, "ok memory %s of %s, at least %s, %s%s, in memory %s%s\n",
              sl_show_bytes(a, e->wish), sl_show_bytes(b, e->most), sl_show_bytes(c, e->least),
-             e->following ? "auto" : "fixed", room.pool_slots, room.most_pool_slots,
+             e->following ? "auto" : "fixed", slots,
              sl_show_bytes(d, use.anon_bytes + use.file_bytes),
              e->unfinished ? ", some still in use" : "");
 }
@@ -144,8 +146,8 @@ static void set_memory(sl_elastic *e, const char *value, char *reply)
         return;
     } else if (bytes < e->least) {
         snprintf(reply, N_REPLY,
-                 "error: memory: %s is too little; the floor of this run is %s (only experts give "
-                 "way)\n",
+                 "error: memory: %s is too little; the floor of this run is %s (all else was "
+                 "decided at its start)\n",
                  sl_show_bytes(a, bytes), sl_show_bytes(b, e->least));
         return;
     } else {

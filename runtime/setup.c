@@ -38,13 +38,6 @@ static sl_status open_workers(sl_setup *s, const sl_options *o, sl_err *err)
     return s->workers ? SL_OK : sl_fail_errno(err, errno, "cannot start the worker threads");
 }
 
-/* Only on-demand parts give way. */
-static bool elastic_wanted(const sl_setup *s, const sl_options *o)
-{
-    return o->memory_control ||
-           (o->memory_mode == SL_MEMORY_AUTO && sl_plan_on_demand_bytes(sl_model_plan(s->model)));
-}
-
 static sl_status look_at_memory(sl_setup *s, const sl_options *o, sl_err *err)
 {
     sl_memory_use use = {0};
@@ -52,7 +45,8 @@ static sl_status look_at_memory(sl_setup *s, const sl_options *o, sl_err *err)
     sl_status st = sl_memory_use_now(&use, err);
     if (!st)
         st = sl_memory_look(&view, err);
-    s->elastic_bytes = elastic_wanted(s, o) ? SL_ELASTIC_MEMORY : 0;
+    s->elastic_bytes =
+        o->memory_control || o->memory_mode == SL_MEMORY_AUTO ? SL_ELASTIC_MEMORY : 0;
     s->resident_bytes = use.anon_bytes + use.file_bytes;
     /* What this process holds already is not free, but it is part of its budget. */
     s->auto_bytes = sl_memory_auto(&view) + use.anon_bytes;

@@ -1,7 +1,7 @@
-/* The pool gives slots up, and takes them back. Whoever calls this is neither the pass nor the I/O
- * thread: parts that are wanted or on their way keep their slots until they are let go, and a part
- * that is worth keeping is copied to a slot that stays, outside the lock, while the pass may go on
- * reading it where it is. */
+/* The pool gives slots up, and takes them back; pinned parts are streamed for a while. Whoever
+ * calls this is neither the pass nor the I/O thread: parts that are wanted or on their way keep
+ * their slots until they are let go, and a part that is worth keeping is copied to a slot that
+ * stays, outside the lock, while the pass may go on reading it where it is. */
 #include "sched_impl.h"
 
 enum { AT_ONCE = 16 /* evictions while the pass may wait for the lock: some microseconds */ };
@@ -80,4 +80,66 @@ void sl_sched_move_end(sl_sched *s)
         r->data = s->pool_memory + sl_pool_at(&s->pool, entry);
     if (r->want == SL_WANT_NOTHING)
         sl_pool_release(&s->pool, entry);
+}
+
+/* ---- pinned parts ---- */
+
+/* Whether the reader comes to a position before a pass needs it next. */
+static bool reader_comes(const sl_sched *s, uint32_t position, uint32_t unit)
+{
+    const bool in_this = s->in_pass && position < s->end && unit >= s->at_unit;
+    const uint64_t pass = in_this ? s->pass : s->pass + 1;
+    return s->cursor_pass < pass || (s->cursor_pass == pass && s->cursor <= position);
+}
+
+/* A unit's parts must fit the ring twice (docs/streaming.md). */
+static bool ring_holds(const sl_sched *s, uint32_t unit, uint64_t more)
+{
+    uint64_t bytes = more;
+    for (uint32_t i = s->unit_first[unit]; i < s->unit_first[unit + 1]; i++)
+        bytes += s->resident[i].pinned ? 0 : s->plan->parts[s->resident[i].part].slot_bytes;
+    return 2 * bytes <= s->ring.bytes;
+}
+
+/* Between passes the reader can go back: what it has read ahead from there on is dropped. */
+static bool reader_back(sl_sched *s, uint32_t position)
+{
+    if (s->in_pass)
+        return false;
+    sl_slots_drop(s, s->pass + 1, position);
+    if (s->cursor_pass == s->pass + 1 && s->cursor > position)
+        s->cursor = position;
+    return true;
+}
+
+bool sl_sched_give_up(sl_sched *s, uint32_t part)
+{
+    const uint32_t position = s->position[part], unit = s->plan->parts[part].unit;
+    sl_resident *r = &s->resident[position];
+    const bool entered = s->in_pass && unit == s->at_unit;
+    if (!r->pinned || entered || (r->state != SL_PART_READY && r->state != SL_PART_ABSENT) ||
+        !ring_holds(s, unit, s->plan->parts[part].slot_bytes))
+        return false;
+    if (!reader_comes(s, position, unit) && !reader_back(s, position))
+        return false;
+    r->pinned = false;
+    r->given_up = true;
+    r->state = SL_PART_ABSENT;
+    r->data = NULL;
+    return true;
+}
+
+bool sl_sched_take_back(sl_sched *s, uint32_t part)
+{
+    sl_resident *r = &s->resident[s->position[part]];
+    if (!r->given_up)
+        return false;
+    if (r->state != SL_PART_ABSENT && !reader_back(s, s->position[part]))
+        return false;
+    if (r->state != SL_PART_ABSENT) /* a read into the ring is still out */
+        return false;
+    r->pinned = true;
+    r->given_up = false;
+    r->data = r->home;
+    return true;
 }

@@ -32,7 +32,7 @@ static uint8_t *slots_assign(sl_sched *s, const sl_sched_config *c)
         r->pinned = c->pinned[r->part] != 0;
         if (!r->pinned || !at)
             continue;
-        r->data = at;
+        r->data = r->home = at;
         at += s->plan->parts[r->part].slot_bytes;
     }
     return at;
@@ -202,7 +202,7 @@ static void slot_drop(sl_sched *s, sl_resident *r)
 }
 
 /* Drops the ring's slots of one pass, from a position on. */
-static void slots_drop(sl_sched *s, uint64_t pass, uint32_t from)
+void sl_slots_drop(sl_sched *s, uint64_t pass, uint32_t from)
 {
     uint32_t first = s->ring.first, n = s->ring.n;
     for (uint32_t i = 0; i < n; i++) {
@@ -226,7 +226,7 @@ static void failures_forget(sl_sched *s)
             continue;
         }
         uint64_t pass = r->slot->pass;
-        slots_drop(s, pass, i);
+        sl_slots_drop(s, pass, i);
         s->cursor_pass = pass;
         s->cursor = i;
     }
@@ -241,10 +241,11 @@ void sl_sched_pass_begin(sl_sched *s, sl_pass_kind kind, uint32_t rows, uint32_t
     s->hints_flow = kind == SL_PASS_PREFILL;
     s->needs_told = 0;
     s->in_pass = true;
+    s->at_unit = 0;
     s->end = s->unit_first[n_units];
     s->stats.passes++;
     /* The reader took the whole plan for granted; a shorter pass does not want its end. */
-    slots_drop(s, s->pass, s->end);
+    sl_slots_drop(s, s->pass, s->end);
     failures_forget(s);
 }
 
@@ -257,7 +258,7 @@ void sl_sched_pass_end(sl_sched *s)
     sl_needs_end(s);
     sl_hints_end(s);
     sl_pool_tick(&s->pool, s->pass_rows);
-    slots_drop(s, s->pass, 0);
+    sl_slots_drop(s, s->pass, 0);
     if (s->cursor_pass <= s->pass) {
         s->cursor_pass = s->pass + 1;
         s->cursor = 0;
@@ -295,6 +296,7 @@ sl_status sl_sched_enter(sl_sched *s, uint32_t unit, sl_err *err)
 {
     bool all = true;
     s->waiting = UINT32_MAX;
+    s->at_unit = unit;
     for (uint32_t i = s->unit_first[unit]; i < s->unit_first[unit + 1]; i++) {
         sl_resident *r = &s->resident[i];
         if (r->state == SL_PART_FAILED)
@@ -315,6 +317,7 @@ void sl_sched_leave(sl_sched *s, uint32_t unit)
     for (uint32_t i = s->unit_first[unit]; i < s->unit_first[unit + 1]; i++)
         if (s->resident[i].slot)
             slot_drop(s, &s->resident[i]);
+    s->at_unit = unit + 1;
     sl_needs_end(s);
 }
 

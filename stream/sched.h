@@ -69,9 +69,11 @@ typedef struct sl_resident { /* a part */
     uint8_t state; /* sl_part_state */
     uint8_t want;  /* sl_want, of an on-demand part */
     bool pinned, on_demand;
+    bool given_up;      /* pinned at open, streamed for now: its memory is the kernel's */
     uint8_t guessed;    /* came because of a hint that was made so many units ahead, and nobody has
                            needed it yet; 0: no */
     uint8_t *data;      /* its slot; NULL when the engine has its own memory */
+    uint8_t *home;      /* of a part that was pinned at open */
     sl_ring_slot *slot; /* of a streamed part that is not ABSENT */
     sl_fetch *fetch;    /* QUEUED or READING */
     sl_failure failure; /* FAILED */
@@ -176,6 +178,7 @@ typedef struct sl_sched {
     bool hints_flow; /* the pass reads ahead through hints: no limit on them in flight */
     uint32_t pass_rows;
     uint32_t waiting;     /* unit that the pass waits for, UINT32_MAX: none */
+    uint32_t at_unit;     /* entered or waited for last, or the one behind it when that was left */
     uint64_t cursor_pass; /* the reader's: next to be fetched */
     uint32_t cursor;
 
@@ -230,6 +233,11 @@ typedef struct sl_move { /* both NULL: the engine has its own memory, there is n
     uint8_t *to;
     uint64_t bytes;
 } sl_move;
+/* Gives up (takes back) the memory of a part that was pinned at open: it is streamed (read once)
+ * from its next use on. False: not now, since the pass may be reading it, or the reader would not
+ * come to it before it is needed; or never, since the ring would be too small for its unit. */
+bool sl_sched_give_up(sl_sched *s, uint32_t part);
+bool sl_sched_take_back(sl_sched *s, uint32_t part);
 /* keep: what is used least goes, and the rest moves together; otherwise what is in those slots
  * goes, which is faster. */
 sl_drain sl_sched_drain(sl_sched *s, bool keep, sl_move *out);

@@ -13,6 +13,8 @@ void sl_fetch_list_remove(sl_sched *s, sl_fetch *f);
 void sl_fetch_free(sl_sched *s, sl_fetch *f);
 /* ABSENT -> QUEUED. False: no fetch to be had now. */
 bool sl_part_queue(sl_sched *s, sl_resident *r, sl_priority priority, uint64_t pass);
+/* Drops the ring's slots of one pass, from a position on. */
+void sl_slots_drop(sl_sched *s, uint64_t pass, uint32_t from);
 sl_status sl_failure_tell(const sl_sched *s, const sl_failure *f, sl_err *err);
 
 sl_status sl_on_demand_open(sl_sched *s, const sl_sched_config *c, uint8_t *memory, sl_err *err);

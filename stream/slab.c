@@ -8,8 +8,6 @@
 
 #include "slab.h"
 
-#define HUGE_BYTES ((uint64_t)2 << 20)
-
 /* With "never" in this file, madvise() succeeds and nothing comes of it. */
 static bool huge_never(void)
 {
@@ -27,13 +25,13 @@ sl_status sl_slab_open(sl_slab *s, uint64_t bytes, bool refuse_huge, sl_err *err
     *s = (sl_slab){0};
     if (bytes == 0)
         return SL_OK;
-    uint64_t len = sl_round_up(bytes, SL_SLAB_PAGE), mapped = len + HUGE_BYTES;
+    uint64_t len = sl_round_up(bytes, SL_SLAB_PAGE), mapped = len + SL_SLAB_PIECE;
     uint8_t *m = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (m == MAP_FAILED)
         return sl_fail_errno(err, errno, "cannot reserve %llu bytes of memory",
                              (unsigned long long)len);
-    uint64_t head = sl_round_up((uintptr_t)m, HUGE_BYTES) - (uintptr_t)m;
+    uint64_t head = sl_round_up((uintptr_t)m, SL_SLAB_PIECE) - (uintptr_t)m;
     if (head)
         munmap(m, head);
     munmap(m + head + len, mapped - head - len);
@@ -54,8 +52,8 @@ void sl_slab_close(sl_slab *s)
 
 uint64_t sl_slab_give_back(sl_slab *s, uint64_t from, uint64_t to)
 {
-    from = sl_round_up(from, HUGE_BYTES);
-    to = sl_round_down(to, HUGE_BYTES);
+    from = sl_round_up(from, SL_SLAB_PIECE);
+    to = sl_round_down(to, SL_SLAB_PIECE);
     if (!s->memory || from >= to)
         return 0;
     madvise(s->memory + from, to - from, MADV_DONTNEED);

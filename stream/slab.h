@@ -6,7 +6,10 @@
 
 #include "base.h"
 
-enum { SL_SLAB_PAGE = 4096 }; /* lengths are rounded up to this */
+enum {
+    SL_SLAB_PAGE = 4096,    /* lengths are rounded up to this */
+    SL_SLAB_PIECE = 2 << 20 /* a huge page: what can be given back */
+};
 
 typedef struct sl_slab {
     uint8_t *memory; /* NULL when bytes is 0 */

@@ -3,8 +3,8 @@
  * for the pool. Arithmetic only. */
 #include <stdlib.h>
 
+#include "homes.h"
 #include "plan.h"
-#include "sched.h"
 
 enum {
     /* Read buffers of the buffered fall-back (4 threads x 256 KiB), stacks of the I/O threads as
@@ -242,7 +242,8 @@ static sl_status choose(chooser *c, const sl_stream_options *o, sl_split *out, s
 {
     sl_rows_need rows = sl_rows_plan(c->plan, o);
     out->rows_bytes = rows.bounce_bytes + rows.cache_bytes;
-    uint64_t fixed = IO_FIXED + sl_sched_memory_bytes(c->plan) + out->rows_bytes;
+    uint64_t fixed = IO_FIXED + sl_sched_memory_bytes(c->plan) + sl_homes_memory_bytes(c->plan) +
+                     out->rows_bytes;
     sl_pool_choose(c->plan, 0, pool);
     uint64_t all = c->total + pool->part_bytes;
     bool auto_mapped = o->io == SL_IO_AUTO && all <= room_in(o->memory_bytes, fixed, TABLES_MAPPED);

@@ -7,15 +7,16 @@
 #include <string.h>
 #include <time.h>
 
+#include "homes.h"
 #include "io_threads.h"
 #include "rows.h"
-#include "sched.h"
 #include "slab.h"
 #include "trace.h"
 
 enum {
-    SPIN_NS = 10000,     /* about what going to sleep and being woken costs */
-    MOMENT_NS = 1000000, /* until parts that are in use are looked at again: about a unit */
+    SPIN_NS = 10000,       /* about what going to sleep and being woken costs */
+    MOMENT_NS = 1000000,   /* until parts that are in use are looked at again: about a unit */
+    MOMENTS_NS = 16000000, /* when that goes on: between passes it may do so for long */
     NO_UNIT = UINT32_MAX
 };
 
@@ -39,6 +40,8 @@ struct sl_stream {
     bool quit, started;
     sl_status start_status;
     sl_err start_err;
+
+    sl_homes homes; /* the resizing thread's */
 
     /* The pass's thread's: */
     sl_rows rows;
@@ -334,6 +337,11 @@ sl_status sl_stream_open(const sl_plan *p, const sl_stream_options *o, sl_stream
         sl_stream_close(&s);
         return st;
     }
+    st = sl_homes_open(&s->homes, &s->sched, s->slab.memory, err);
+    if (st) {
+        sl_stream_close(&s);
+        return st;
+    }
     describe(s);
     *out = s;
     return SL_OK;
@@ -346,6 +354,7 @@ void sl_stream_close(sl_stream **sp)
         return;
     sl_stream_trace_end(s, NULL);
     engine_stop(s);
+    sl_homes_close(&s->homes);
     sl_rows_close(&s->rows);
     sl_slab_close(&s->slab);
     if (s->lock_on) {
@@ -378,7 +387,13 @@ const char *sl_stream_mapped_path(const sl_stream *s, const void *address)
     return file == UINT32_MAX ? NULL : s->plan->files[file]->path;
 }
 
-/* ---- fewer slots, and more again ---- */
+/* ---- less memory, and more again ---- */
+
+static void nap(uint64_t ns)
+{
+    const struct timespec t = {.tv_nsec = (long)ns};
+    nanosleep(&t, NULL);
+}
 
 /* Slots of a class whose memory is not free for others. */
 static uint32_t slots_kept(const sl_pool *p, uint32_t c)
@@ -402,7 +417,62 @@ void sl_stream_room_get(sl_stream *s, sl_stream_room *out)
     }
     pthread_mutex_unlock(&s->lock);
     out->memory_bytes = out->most_bytes - (s->split.pool_bytes - kept);
-    out->least_bytes = out->most_bytes - (s->split.pool_bytes - least.least_bytes);
+    for (uint32_t i = 0; i < s->homes.n; i++)
+        if (s->homes.home[i].given)
+            out->memory_bytes -= s->homes.home[i].to - s->homes.home[i].from;
+    out->least_bytes = out->most_bytes - (s->split.pool_bytes - least.least_bytes) -
+                       sl_homes_bytes(&s->homes, s->homes.n);
+}
+
+static sl_resident *home_part(sl_stream *s, const sl_home *g, uint32_t i)
+{
+    return &s->sched.resident[s->sched.position[s->homes.part[g->first + i]]];
+}
+
+/* True: the group's parts are streamed, and their memory has gone. */
+static bool home_give(sl_stream *s, sl_home *g)
+{
+    bool all = true;
+    if (g->given)
+        return true;
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < g->n; i++)
+        all &= home_part(s, g, i)->given_up ||
+               sl_sched_give_up(&s->sched, s->homes.part[g->first + i]);
+    kick(s);
+    pthread_mutex_unlock(&s->lock);
+    if (all)
+        sl_slab_give_back(&s->slab, g->from, g->to);
+    g->given = all;
+    return all;
+}
+
+/* True: the group's parts are pinned again. */
+static bool home_take(sl_stream *s, sl_home *g)
+{
+    bool all = true;
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < g->n; i++)
+        if (home_part(s, g, i)->given_up) {
+            all &= sl_sched_take_back(&s->sched, s->homes.part[g->first + i]);
+            g->given = false;
+        }
+    kick(s);
+    pthread_mutex_unlock(&s->lock);
+    return all;
+}
+
+/* As many groups as make up `less` bytes, and no more. True: it is so. */
+static bool homes_move(sl_stream *s, uint64_t less)
+{
+    uint64_t bytes = 0;
+    bool all = true;
+    for (uint32_t i = 0; i < s->homes.n; i++) {
+        sl_home *g = &s->homes.home[i];
+        all &= bytes < less ? home_give(s, g) : home_take(s, g);
+        bytes += g->to - g->from;
+    }
+    return all;
 }
 
 /* A few slots less. Copies are made without the lock, so that the pass does not wait for them. */
@@ -414,12 +484,15 @@ static sl_drain drain(sl_stream *s, bool keep)
     pthread_mutex_unlock(&s->lock);
     if (d != SL_DRAIN_MOVE)
         return d;
+    const uint64_t begin = sl_now_ns();
     if (move.to)
         memcpy(move.to, move.from, move.bytes);
+    const uint64_t took = sl_now_ns() - begin;
     pthread_mutex_lock(&s->lock);
     sl_sched_move_end(&s->sched);
     kick(s); /* a need may have found no slot meanwhile */
     pthread_mutex_unlock(&s->lock);
+    nap(took); /* it takes memory bandwidth, and perhaps a core, from the pass: half is enough */
     return d;
 }
 
@@ -442,11 +515,12 @@ static void give_back(sl_stream *s)
 
 sl_status sl_stream_resize(sl_stream *s, uint64_t memory_bytes, uint64_t within_ns)
 {
-    const struct timespec moment = {.tv_nsec = MOMENT_NS};
     const uint64_t begin = sl_now_ns();
     const uint64_t less = memory_bytes < s->o.memory_bytes ? s->o.memory_bytes - memory_bytes : 0;
     sl_pool_plan slots;
     sl_drain d = SL_DRAIN_MORE;
+    uint64_t pause = MOMENT_NS;
+    bool homes = false;
     sl_pool_choose(s->plan, less < s->split.pool_bytes ? s->split.pool_bytes - less : 0, &slots);
     for (uint32_t c = 0; c < slots.n_classes && !less; c++)
         slots.class[c].n_slots = s->sched.pool.class[c].n_most; /* no rounding */
@@ -454,16 +528,18 @@ sl_status sl_stream_resize(sl_stream *s, uint64_t memory_bytes, uint64_t within_
     sl_sched_pool_limit(&s->sched, &slots);
     kick(s);
     pthread_mutex_unlock(&s->lock);
-    for (uint64_t taken = 0; d != SL_DRAIN_DONE && taken < within_ns;) {
+    for (uint64_t taken = 0; (d != SL_DRAIN_DONE || !homes) && taken < within_ns;) {
         d = drain(s, taken < within_ns / 2);
-        if (d == SL_DRAIN_HELD) {
+        homes = homes_move(s, less);
+        if (d == SL_DRAIN_HELD || (d == SL_DRAIN_DONE && !homes)) {
             give_back(s);
-            nanosleep(&moment, NULL);
+            nap(pause);
+            pause = pause < MOMENTS_NS ? 2 * pause : pause;
         }
         taken = sl_now_ns() - begin;
     }
     give_back(s);
-    return d == SL_DRAIN_DONE ? SL_OK : SL_EAGAIN;
+    return d == SL_DRAIN_DONE && homes ? SL_OK : SL_EAGAIN;
 }
 
 /* ---- the trace ---- */

@@ -236,7 +236,8 @@ void sl_stream_stats_get(sl_stream *s,
                          sl_stream_stats *out); /* since open; subtract two to get an interval */
 
 /* How much of its memory a stream takes, as memory_bytes of the options: on-demand parts can do
- * with fewer slots, all else stays as it was split. */
+ * with fewer slots; without such parts pinned ones can be streamed, if there is a ring; all else
+ * stays as it was split. */
 typedef struct sl_stream_room {
     uint64_t memory_bytes;                /* now */
     uint64_t least_bytes, most_bytes;     /* most: since open */

@@ -358,9 +358,23 @@ static void walk(sim *m, walker *w, uint64_t *seed, bool may_end)
     }
 }
 
+/* What is given up is spoilt: nobody may read it until it has been read again. */
+static void random_resize(sim *m, uint64_t *seed)
+{
+    const uint32_t part = (uint32_t)(test_random(seed) % m->plan->n_parts);
+    uint8_t *home = m->s.resident[m->s.position[part]].home;
+    if (test_random(seed) % 3 == 0)
+        sl_sched_take_back(&m->s, part);
+    else if (sl_sched_give_up(&m->s, part))
+        memset(home, 0xee, m->plan->parts[part].slot_bytes);
+}
+
 static bool step(sim *m, walker *w, uint64_t *seed)
 {
-    switch (test_random(seed) % 4) {
+    switch (test_random(seed) % 5) {
+    case 4:
+        random_resize(m, seed);
+        break;
     case 0:
         issue(m);
         break;
@@ -404,7 +418,7 @@ static void random_schedules(void)
         test_case("schedule %llu", (unsigned long long)run);
         random_plan(&m, &seed);
         bool ok = m.open;
-        for (uint32_t i = 0; i < 120 && ok; i++)
+        for (uint32_t i = 0; i < 150 && ok; i++)
             ok = step(&m, &w, &seed);
         if (ok)
             finish(&m, &w, &seed);

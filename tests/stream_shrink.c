@@ -162,7 +162,7 @@ static void in_use(const fixture *x)
 typedef struct resizer {
     sl_stream *s;
     atomic_bool stop;
-    uint32_t n, late;
+    atomic_uint n;
 } resizer;
 
 static void *resize_on(void *arg)
@@ -173,8 +173,8 @@ static void *resize_on(void *arg)
     sl_stream_room_get(r->s, &room);
     while (!atomic_load(&r->stop)) {
         const uint64_t span = room.most_bytes - room.least_bytes;
-        r->late += sl_stream_resize(r->s, room.least_bytes + test_random(&seed) % (span + 1),
-                                    test_random(&seed) % 4 ? SECOND : SECOND / 500) != SL_OK;
+        sl_stream_resize(r->s, room.least_bytes + test_random(&seed) % (span + 1),
+                         test_random(&seed) % 4 ? SECOND / 20 : SECOND / 500);
         r->n++;
         sched_yield();
     }
@@ -187,12 +187,112 @@ static void at_any_moment(const fixture *x, sl_io io)
     resizer r = {.s = stream_of(x, io, 60 * (uint64_t)LEN)};
     pthread_t thread;
     uint64_t seed = 3;
-    const uint32_t passes = quick() ? 60 : 250;
+    const uint32_t passes = quick() ? 60 : 120;
     if (!r.s || !CHECK(pthread_create(&thread, NULL, resize_on, &r) == 0))
         return;
     for (uint32_t i = 0; i < passes; i++)
         pass_over(x, r.s, (uint32_t)(test_random(&seed) % PARTS),
                   1 + (uint32_t)(test_random(&seed) % (i % 10 ? FEW : PARTS)));
+    atomic_store(&r.stop, true);
+    pthread_join(thread, NULL);
+    CHECK(r.n > 3, "resized %u times", r.n);
+    sl_stream_close(&r.s);
+}
+
+/* ---- parts that every pass needs ---- */
+
+enum { UNITS = 24, UNIT_LEN = 3 << 20 };
+
+static void dense(fixture *x)
+{
+    *x = (fixture){0};
+    for (uint32_t f = 0; f < FIXTURE_FILES; f++)
+        x->file[f] = fixture_file(x->path[f], sizeof x->path[f], f, 6 << 20);
+    x->plan = sl_plan_new_files(x->file, FIXTURE_FILES);
+    for (uint32_t i = 0; i < UNITS; i++) {
+        sl_plan_unit(x->plan, "u");
+        sl_plan_extent(x->plan, sl_plan_part(x->plan, i, SL_PART_ALWAYS),
+                       (sl_extent){i % FIXTURE_FILES, (uint64_t)i * STEP + 5, UNIT_LEN});
+    }
+}
+
+/* Bytes that the pass read. */
+static uint64_t dense_pass(const fixture *x, sl_stream *s, bool look)
+{
+    sl_stream_stats before, after;
+    sl_err err = {0};
+    sl_stream_stats_get(s, &before);
+    sl_status st = sl_pass_begin(s, SL_PASS_DECODE, 1, UNITS, &err);
+    for (uint32_t u = 0; !st && u < UNITS; u++) {
+        st = sl_unit_enter(s, u, &err);
+        if (!st && look)
+            part_bytes_right(x, s, u);
+        sl_unit_leave(s, u);
+    }
+    sl_pass_end(s);
+    CHECK(!st, "%s", err.text);
+    sl_stream_stats_get(s, &after);
+    return after.bytes_read - before.bytes_read;
+}
+
+static uint64_t dense_passes(const fixture *x, sl_stream *s, uint32_t n)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < n; i++)
+        bytes += dense_pass(x, s, true);
+    return bytes / n;
+}
+
+static void pinned_parts(const fixture *x, sl_io io)
+{
+    test_case("%s: pinned parts are streamed for a while", sl_io_name(io));
+    sl_stream *s = stream_of(x, io, 16 * (uint64_t)UNIT_LEN);
+    sl_stream_room room;
+    if (!s)
+        return;
+    const sl_split *split = sl_stream_split_of(s);
+    dense_passes(x, s, 2);
+    const uint64_t usual = dense_passes(x, s, 3), had = anonymous(), less = 16 << 20;
+    CHECK(split->streamed_parts > 2 && split->pinned_parts > 10, "%u streamed, %u pinned",
+          split->streamed_parts, split->pinned_parts);
+    sl_stream_room_get(s, &room);
+    CHECK(room.memory_bytes == room.most_bytes &&
+          room.least_bytes < room.most_bytes - split->pinned_bytes / 2);
+    /* Between passes what was read ahead cannot be given up; the next pass comes by. */
+    sl_status st = sl_stream_resize(s, room.most_bytes - less, SECOND / 10);
+    for (uint32_t i = 0; st == SL_EAGAIN && i < 10; i++) {
+        dense_pass(x, s, true);
+        st = sl_stream_resize(s, room.most_bytes - less, SECOND / 10);
+    }
+    CHECK(st == SL_OK);
+    sl_stream_room_get(s, &room);
+    CHECK(room.memory_bytes <= room.most_bytes - less);
+    CHECK(quick() || anonymous() + less * 9 / 10 <= had, "%llu bytes, %llu before",
+          (unsigned long long)anonymous(), (unsigned long long)had);
+    const uint64_t more = dense_passes(x, s, 3);
+    CHECK(more >= usual + less && more <= usual + 3 * less, "%llu bytes a pass, %llu before",
+          (unsigned long long)more, (unsigned long long)usual);
+    CHECK(quick() || anonymous() + less * 9 / 10 <= had, "it grows by itself");
+    for (uint32_t i = 0; i < 10 && sl_stream_resize(s, UINT64_MAX, SECOND / 10); i++)
+        dense_pass(x, s, true);
+    dense_passes(x, s, 3);
+    sl_stream_room_get(s, &room);
+    CHECK(room.memory_bytes == room.most_bytes);
+    const uint64_t again = dense_passes(x, s, 3);
+    CHECK(again <= usual + UNIT_LEN, "%llu bytes a pass again, %llu before",
+          (unsigned long long)again, (unsigned long long)usual);
+    sl_stream_close(&s);
+}
+
+static void pinned_at_any_moment(const fixture *x, sl_io io)
+{
+    test_case("%s: passes while pinned parts come and go", sl_io_name(io));
+    resizer r = {.s = stream_of(x, io, 16 * (uint64_t)UNIT_LEN)};
+    pthread_t thread;
+    if (!r.s || !CHECK(pthread_create(&thread, NULL, resize_on, &r) == 0))
+        return;
+    for (uint32_t i = 0; i < (quick() ? 10u : 20u) || (r.n < 4 && i < 1000); i++)
+        dense_pass(x, r.s, true);
     atomic_store(&r.stop, true);
     pthread_join(thread, NULL);
     CHECK(r.n > 3, "resized %u times", r.n);
@@ -210,6 +310,12 @@ int main(void)
     at_any_moment(&x, SL_IO_DIRECT);
     at_any_moment(&x, SL_IO_PREAD);
     at_any_moment(&x, SL_IO_MAPPED);
+    fixture_close(&x);
+    dense(&x);
+    pinned_parts(&x, SL_IO_DIRECT);
+    pinned_parts(&x, SL_IO_PREAD);
+    pinned_at_any_moment(&x, SL_IO_DIRECT);
+    pinned_at_any_moment(&x, SL_IO_PREAD);
     fixture_close(&x);
     return test_end();
 }
