@@ -288,7 +288,7 @@ json "$work/out" 'd["budgets"][0]["sets"][0]["floor"] > 1 << 20 and all(s["same_
 # shellcheck disable=SC2086
 run 0 run "$gguf" --ids <(echo 2 5 9) --print-ids $few --memory floor --trace "$work/run.trace" --io direct
 out_is "$greedy"
-has err '^memory: .* \+ trace 4\.0 MiB '
+has err '^memory: .* \+ recording 4\.0 MiB '
 run 0 simulate "$work/run.trace"
 has out '^llama-Q4_K_M\.gguf: 3 tokens of prefill, 7 decoded; as it ran, '
 has out '^disk: 2\.00 GiB/s, 80 us, 32 at a time$'
