@@ -193,7 +193,7 @@ python 'assert d["interrupted"] and 0 < len(d["budgets"][0]["sets"][0]["runs"]) 
 # ---- make bench: the commands are those of the page ------------------------------------------------
 DENSE=d8-q4_k_m.gguf EXPERTS=moe30.gguf SMOLLM2=SmolLM2-135M-Instruct.Q4_1.gguf RESIDENT='q06-x.gguf SmolLM2-135M-Instruct.Q4_1.gguf' ROUNDS=3 \
     scripts/bench-tables --dry-run >"$work/out" 2>"$work/err"
-grep -oE '^    .*(scripts/bench-|sluice bench).*' docs/benchmarks.md | sed -E 's/^ *(LLAMA_[A-Z]+=[^ ]+ )?(chrt -f 10 )?(\.\/)?//; s/--rounds 1 /--rounds 3 /; s/ --cpu-level .*//; s/q06-[*]/q06-x/' >"$work/page"
+grep -oE '^    .*(scripts/bench-|sluice bench).*' docs/benchmarks.md | sed -E 's/^ *(LLAMA_[A-Z]+=[^ ]+ )?(chrt -f 10 )?(\.\/)?//; s/--rounds 1 /--rounds 3 /; s/ --cpu-level .*//; s/q06-[*]/q06-x/; / MODEL /d' >"$work/page"
 checks=$((checks + 2))
 [ "$(wc -l <"$work/page")" -ge 4 ] || fail "docs/benchmarks.md has lost its commands"
 while read -r command; do
