@@ -1,58 +1,14 @@
 /* The surface, and the I/O thread. The pass's thread and the I/O thread share the scheduler under
  * one lock; the engine belongs to the I/O thread, except for wake and release. */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#include "homes.h"
-#include "io_threads.h"
-#include "rows.h"
-#include "slab.h"
-#include "trace.h"
+#include "stream_impl.h"
 
 enum {
-    SPIN_NS = 10000,       /* about what going to sleep and being woken costs */
-    MOMENT_NS = 1000000,   /* until parts that are in use are looked at again: about a unit */
-    MOMENTS_NS = 16000000, /* when that goes on: between passes it may do so for long */
+    SPIN_NS = 10000, /* about what going to sleep and being woken costs */
     NO_UNIT = UINT32_MAX
-};
-
-struct sl_stream {
-    const sl_plan *plan;
-    sl_stream_options o;
-    sl_split split;
-    sl_slab slab;
-    sl_engine *engine;
-    char engine_text[160], refused[320];
-    pthread_t thread;
-    bool thread_on, lock_on;
-
-    pthread_mutex_t lock;
-    pthread_cond_t changed; /* for the pass: a part or the rows are there, or failed */
-    atomic_uint changes;    /* counts them, so that the pass can spin without the lock */
-    /* Under the lock: */
-    sl_sched sched;
-    bool sleeping; /* the I/O thread is in engine->wait, or on its way there */
-    bool waiting;  /* the pass is in pthread_cond_wait */
-    bool quit, started;
-    sl_status start_status;
-    sl_err start_err;
-
-    sl_homes homes; /* the resizing thread's */
-
-    /* The pass's thread's: */
-    sl_rows rows;
-    bool in_pass;
-    uint32_t n_units, next_unit, entered;
-    bool needed;          /* the entered unit has said which on-demand parts */
-    const void *step_ctx; /* of the step that wait_for() repeats */
-    uint64_t wait_ns, waits;
-    sl_trace_writer *trace;     /* NULL: none is written */
-    sl_stream_stats trace_from; /* when it began */
-    sl_pass_kind last_kind;
 };
 
 static const char *const io_names[] = {"auto", "direct", "mapped", "pread", "null"};
@@ -137,16 +93,6 @@ static void *io_thread(void *arg)
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
-}
-
-/* The pass has made room or added work. Only a thread that had nothing left to read need be told;
- * any other comes round by itself. Holding the lock. */
-static void kick(sl_stream *s)
-{
-    if (!s->sleeping || !s->sched.starved)
-        return;
-    s->sched.starved = false;
-    s->engine->ops->wake(s->engine);
 }
 
 /* Waits until something has changed since `seen`. Holding the lock. */
@@ -387,161 +333,6 @@ const char *sl_stream_mapped_path(const sl_stream *s, const void *address)
     return file == UINT32_MAX ? NULL : s->plan->files[file]->path;
 }
 
-/* ---- less memory, and more again ---- */
-
-static void nap(uint64_t ns)
-{
-    const struct timespec t = {.tv_nsec = (long)ns};
-    nanosleep(&t, NULL);
-}
-
-/* Slots of a class whose memory is not free for others. */
-static uint32_t slots_kept(const sl_pool *p, uint32_t c)
-{
-    uint32_t slot, entry;
-    return sl_pool_beyond(p, c, UINT32_MAX, &slot, &entry) ? slot + 1 : p->class[c].n_slots;
-}
-
-void sl_stream_room_get(sl_stream *s, sl_stream_room *out)
-{
-    const sl_pool *p = &s->sched.pool;
-    sl_pool_plan least;
-    uint64_t kept = 0;
-    sl_pool_choose(s->plan, 0, &least);
-    *out = (sl_stream_room){.most_bytes = s->o.memory_bytes};
-    pthread_mutex_lock(&s->lock);
-    for (uint32_t c = 0; c < p->n_classes; c++) {
-        kept += slots_kept(p, c) * p->class[c].slot_bytes;
-        out->pool_slots += p->class[c].n_slots;
-        out->most_pool_slots += p->class[c].n_most;
-    }
-    pthread_mutex_unlock(&s->lock);
-    out->memory_bytes = out->most_bytes - (s->split.pool_bytes - kept);
-    for (uint32_t i = 0; i < s->homes.n; i++)
-        if (s->homes.home[i].given)
-            out->memory_bytes -= s->homes.home[i].to - s->homes.home[i].from;
-    out->least_bytes = out->most_bytes - (s->split.pool_bytes - least.least_bytes) -
-                       sl_homes_bytes(&s->homes, s->homes.n);
-}
-
-static sl_resident *home_part(sl_stream *s, const sl_home *g, uint32_t i)
-{
-    return &s->sched.resident[s->sched.position[s->homes.part[g->first + i]]];
-}
-
-/* True: the group's parts are streamed, and their memory has gone. */
-static bool home_give(sl_stream *s, sl_home *g)
-{
-    bool all = true;
-    if (g->given)
-        return true;
-    pthread_mutex_lock(&s->lock);
-    for (uint32_t i = 0; i < g->n; i++)
-        all &= home_part(s, g, i)->given_up ||
-               sl_sched_give_up(&s->sched, s->homes.part[g->first + i]);
-    kick(s);
-    pthread_mutex_unlock(&s->lock);
-    if (all)
-        sl_slab_give_back(&s->slab, g->from, g->to);
-    g->given = all;
-    return all;
-}
-
-/* True: the group's parts are pinned again. */
-static bool home_take(sl_stream *s, sl_home *g)
-{
-    bool all = true;
-    pthread_mutex_lock(&s->lock);
-    for (uint32_t i = 0; i < g->n; i++)
-        if (home_part(s, g, i)->given_up) {
-            all &= sl_sched_take_back(&s->sched, s->homes.part[g->first + i]);
-            g->given = false;
-        }
-    kick(s);
-    pthread_mutex_unlock(&s->lock);
-    return all;
-}
-
-/* As many groups as make up `less` bytes, and no more. True: it is so. */
-static bool homes_move(sl_stream *s, uint64_t less)
-{
-    uint64_t bytes = 0;
-    bool all = true;
-    for (uint32_t i = 0; i < s->homes.n; i++) {
-        sl_home *g = &s->homes.home[i];
-        all &= bytes < less ? home_give(s, g) : home_take(s, g);
-        bytes += g->to - g->from;
-    }
-    return all;
-}
-
-/* A few slots less. Copies are made without the lock, so that the pass does not wait for them. */
-static sl_drain drain(sl_stream *s, bool keep)
-{
-    sl_move move;
-    pthread_mutex_lock(&s->lock);
-    const sl_drain d = sl_sched_drain(&s->sched, keep, &move);
-    pthread_mutex_unlock(&s->lock);
-    if (d != SL_DRAIN_MOVE)
-        return d;
-    const uint64_t begin = sl_now_ns();
-    if (move.to)
-        memcpy(move.to, move.from, move.bytes);
-    const uint64_t took = sl_now_ns() - begin;
-    pthread_mutex_lock(&s->lock);
-    sl_sched_move_end(&s->sched);
-    kick(s); /* a need may have found no slot meanwhile */
-    pthread_mutex_unlock(&s->lock);
-    nap(took); /* it takes memory bandwidth, and perhaps a core, from the pass: half is enough */
-    return d;
-}
-
-static void give_back(sl_stream *s)
-{
-    const sl_pool *p = &s->sched.pool;
-    const uint64_t pool_at = s->split.ring_bytes + s->split.pinned_bytes;
-    if (s->split.io == SL_IO_MAPPED)
-        return;
-    for (uint32_t c = 0; c < p->n_classes; c++) {
-        const sl_pool_class *k = &p->class[c];
-        pthread_mutex_lock(&s->lock);
-        const uint64_t kept = slots_kept(p, c);
-        pthread_mutex_unlock(&s->lock);
-        /* Nobody takes a slot beyond the limit, and nobody else moves the limit. */
-        sl_slab_give_back(&s->slab, pool_at + k->at + kept * k->slot_bytes,
-                          pool_at + k->at + k->n_most * k->slot_bytes);
-    }
-}
-
-sl_status sl_stream_resize(sl_stream *s, uint64_t memory_bytes, uint64_t within_ns)
-{
-    const uint64_t begin = sl_now_ns();
-    const uint64_t less = memory_bytes < s->o.memory_bytes ? s->o.memory_bytes - memory_bytes : 0;
-    sl_pool_plan slots;
-    sl_drain d = SL_DRAIN_MORE;
-    uint64_t pause = MOMENT_NS;
-    bool homes = false;
-    sl_pool_choose(s->plan, less < s->split.pool_bytes ? s->split.pool_bytes - less : 0, &slots);
-    for (uint32_t c = 0; c < slots.n_classes && !less; c++)
-        slots.class[c].n_slots = s->sched.pool.class[c].n_most; /* no rounding */
-    pthread_mutex_lock(&s->lock);
-    sl_sched_pool_limit(&s->sched, &slots);
-    kick(s);
-    pthread_mutex_unlock(&s->lock);
-    for (uint64_t taken = 0; (d != SL_DRAIN_DONE || !homes) && taken < within_ns;) {
-        d = drain(s, taken < within_ns / 2);
-        homes = homes_move(s, less);
-        if (d == SL_DRAIN_HELD || (d == SL_DRAIN_DONE && !homes)) {
-            give_back(s);
-            nap(pause);
-            pause = pause < MOMENTS_NS ? 2 * pause : pause;
-        }
-        taken = sl_now_ns() - begin;
-    }
-    give_back(s);
-    return d == SL_DRAIN_DONE && homes ? SL_OK : SL_EAGAIN;
-}
-
 /* ---- the trace ---- */
 
 static void trace_counts(sl_stream *s)
@@ -636,7 +427,7 @@ sl_status sl_pass_begin(sl_stream *s, sl_pass_kind kind, uint32_t rows, uint32_t
                        s->in_pass ? "the one before has not ended" : "the plan has fewer");
     pthread_mutex_lock(&s->lock);
     sl_sched_pass_begin(&s->sched, kind, rows, n_units);
-    kick(s);
+    sl_stream_kick(s);
     pass_unlock(s);
     s->in_pass = true;
     s->n_units = n_units;
@@ -654,7 +445,7 @@ void sl_pass_end(sl_stream *s)
     trace_call(s);
     pthread_mutex_lock(&s->lock);
     sl_sched_pass_end(&s->sched);
-    kick(s);
+    sl_stream_kick(s);
     pass_unlock(s);
     s->in_pass = false;
     s->entered = NO_UNIT;
@@ -672,7 +463,7 @@ static sl_status wait_for(sl_stream *s, sl_status (*step)(sl_stream *, sl_err *)
     uint64_t since = sl_now_ns();
     s->waits++;
     while (st == SL_EAGAIN) {
-        kick(s);
+        sl_stream_kick(s);
         wait_change(s, seen);
         seen = atomic_load_explicit(&s->changes, memory_order_relaxed);
         st = step(s, err);
@@ -713,7 +504,7 @@ void sl_unit_leave(sl_stream *s, uint32_t unit)
     trace_call(s);
     pthread_mutex_lock(&s->lock);
     sl_sched_leave(&s->sched, unit);
-    kick(s);
+    sl_stream_kick(s);
     pass_unlock(s);
     s->entered = NO_UNIT;
     s->next_unit = unit + 1;
@@ -755,7 +546,7 @@ sl_status sl_parts_need(sl_stream *s, const uint32_t *parts, const uint32_t *row
                        n);
     pthread_mutex_lock(&s->lock);
     sl_sched_need(&s->sched, s->entered, parts, rows, n);
-    kick(s);
+    sl_stream_kick(s);
     pass_unlock(s);
     s->needed = true;
     if (s->trace)
@@ -783,7 +574,7 @@ sl_status sl_parts_next(sl_stream *s, uint32_t *parts, uint32_t max, uint32_t *n
     pthread_mutex_lock(&s->lock);
     s->step_ctx = &w;
     sl_status st = wait_for(s, next_step, err);
-    kick(s);
+    sl_stream_kick(s);
     pass_unlock(s);
     if (st)
         sl_pass_end(s);
@@ -825,7 +616,7 @@ void sl_parts_hint(sl_stream *s, const uint32_t *parts, uint32_t n)
     trace_call(s);
     pthread_mutex_lock(&s->lock);
     sl_sched_hint(&s->sched, parts, n);
-    kick(s);
+    sl_stream_kick(s);
     pass_unlock(s);
     if (s->trace)
         sl_trace_hint(s->trace, parts, n);
