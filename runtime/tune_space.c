@@ -93,10 +93,12 @@ static void counts(sl_space *s, const char *name, bool simulated, const uint64_t
 static void add_experts(sl_space *s, const sl_survey *model, const sl_trial *usual)
 {
     const uint64_t k = model->n_used, guesses[] = {k / 2, k, k + k / 2, 2 * k};
+    static const uint64_t layers[] = {1, 2, 3};
     static const uint64_t lives[] = {4, 8, 16, 32, 64, 128};
     const sl_split *split = &usual->split;
     counts(s, "predict", true, guesses, 4, k);
     add_value(&s->dim[s->n - 1], "off");
+    counts(s, "predict-layers", false, layers, 3, 2);
     sizes(s, "hints", true, 512 * KIB, 32 * MIB, false, 4 * MIB);
     add_words(add_dim(s, "policy", true), "lru lfu s3fifo", NULL);
     counts(s, "half-life", true, lives, 6, 16);

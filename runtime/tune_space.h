@@ -7,7 +7,7 @@
 #include "setting.h"
 #include "trial.h"
 
-enum { SL_DIM_VALUES = 40, SL_SPACE_DIMS = 12 };
+enum { SL_DIM_VALUES = 40, SL_SPACE_DIMS = 16 };
 
 typedef struct sl_dim {
     const char *name;
