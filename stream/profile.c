@@ -457,9 +457,9 @@ sl_status sl_profile_take_all(sl_profile *p, sl_trace *t, uint64_t passes, sl_er
     sl_status st;
     sl_trace_rewind(t, true);
     while (!(st = sl_trace_next(t, &e, err)) && e.kind != SL_TRACE_OVER) {
+        if (e.kind == SL_TRACE_PASS && p->sums.passes >= passes)
+            break; /* not sooner: what was read ahead comes back after the last pass */
         sl_profile_take(p, &e);
-        if (p->sums.passes >= passes)
-            break;
     }
     span_end(p);
     sl_trace_rewind(t, false);

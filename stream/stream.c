@@ -368,6 +368,7 @@ sl_status sl_stream_trace(sl_stream *s, const sl_trace_options *o, sl_err *err)
     pthread_mutex_lock(&s->lock);
     s->sched.log = sl_trace_reads(s->trace, NULL);
     s->sched.busy_from = sl_now_ns();
+    s->trace_from.bytes_read = s->sched.stats.bytes_read; /* from here on reads are noted */
     pthread_mutex_unlock(&s->lock);
     trace_counts(s);
     return SL_OK;
