@@ -119,7 +119,7 @@ greedy=$(cat "$work/out")
 # shellcheck disable=SC2086
 for option in '--memory floor' '--memory 128M' '--memory 64M' '--io pread' '--io direct' '--io mapped' '-t 1' '-t 3' \
     '--chunk 1' '--chunk 2' '--cpu-level scalar' '--piece 64K --in-flight 256K' '-c 11' \
-    '--part 64K --memory floor' '--part 4M --ring 9M --memory 16M'; do
+    '--part 64K --memory floor' '--part 4M --ring 9M --memory 128M'; do
     run 0 run "$gguf" --ids <(echo 2 5 9) --print-ids $few $option
     out_is "$greedy"
 done

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What this proves: sluice plan as a user meets it. Terms add up to every limit, more memory is never slower, another
 # machine's memory and a trace are answered for, what is kept is used and damage is noticed, and no weight is read.
+# test: plain timeout=120
 set -u
 cd "$(dirname "$0")/.." || exit 2
 sluice=${SLUICE:-./sluice}
