@@ -22,12 +22,12 @@
  * READING and READY it is FIRST when its first stage is there. What the pass wants of it
  * (sl_resident.want):
  *
- *   NOTHING --- sl_sched_hint ---> HINTED ---- sl_sched_need ----> NEEDED --- sl_sched_parts --->
- * GIVEN ^ ^                           |   (of another part: over)     ^ | |
- * +---------------------------+                               |                             |
- *      +--------------------------- sl_sched_need -------------------+ | ^ |
- *      +--------- the next sl_sched_parts, sl_sched_leave, sl_sched_pass_end
- * ----------------------+
+ *   NOTHING -- sl_sched_hint ----> HINTED
+ *   NOTHING -- sl_sched_need ----> NEEDED
+ *   HINTED --- sl_sched_need ----> NEEDED, or NOTHING when it names others of the unit
+ *   HINTED --- sl_sched_hint ----> NOTHING when it names others of the unit
+ *   NEEDED --- sl_sched_parts ---> GIVEN
+ *   GIVEN ---- the next sl_sched_parts, sl_sched_leave, sl_sched_pass_end ----> NOTHING
  *
  * Only a READY part that nobody wants may lose its slot. */
 #ifndef SL_SCHED_H
