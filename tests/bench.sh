@@ -12,26 +12,9 @@ short=(--prompt-tokens 8 -n 4 --disk 2G)
 work=$(mktemp -d)
 export XDG_CACHE_HOME=$work/cache # nothing kept of this disk
 trap 'rm -rf "$work" "${shm:-}"' EXIT
-checks=0 failed=0
+subcommand=bench
+. tests/lib_cli.bash
 
-fail() {
-    echo "line ${BASH_LINENO[1]}: $1"
-    sed 's/^/  stdout: /' "$work/out" | head -n 12
-    sed 's/^/  stderr: /' "$work/err" | head -n 6
-    failed=$((failed + 1))
-}
-run() { # STATUS ARGUMENT...
-    local wanted=$1 got
-    shift
-    checks=$((checks + 1))
-    "$sluice" bench "$@" >"$work/out" 2>"$work/err" </dev/null
-    got=$?
-    [ $got = "$wanted" ] || fail "bench $*: exit $got, expected $wanted"
-}
-has() { # FILE PATTERN
-    checks=$((checks + 1))
-    grep -qE -- "$2" "$work/$1" || fail "$1 has no '$2'"
-}
 python() { # CODE: with rows (CSV) or d (JSON) of $work/out; an assertion that fails is a failure
     checks=$((checks + 1))
     python3 - "$work/out" <<PY || fail "$1"

@@ -11,22 +11,8 @@ llama=$data/llama
 gguf=$data/llama-Q4_K_M.gguf
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-checks=0 failed=0
+. tests/lib_cli.bash
 
-fail() {
-    echo "line ${BASH_LINENO[1]}: $1"
-    sed 's/^/  stdout: /' "$work/out" | head -n 10
-    sed 's/^/  stderr: /' "$work/err" | head -n 10
-    failed=$((failed + 1))
-}
-run() { # STATUS ARGUMENT...: runs sluice, keeps out and err
-    local wanted=$1 got
-    shift
-    checks=$((checks + 1))
-    "$sluice" "$@" >"$work/out" 2>"$work/err" </dev/null
-    got=$?
-    [ $got = "$wanted" ] || fail "sluice $*: exit $got, expected $wanted"
-}
 out_is() { # TEXT: all of stdout
     checks=$((checks + 1))
     [ "$(cat "$work/out")" = "$1" ] || fail "stdout is not '$1'"
@@ -34,20 +20,6 @@ out_is() { # TEXT: all of stdout
 err_is() {
     checks=$((checks + 1))
     [ "$(cat "$work/err")" = "$1" ] || fail "stderr is not '$1'"
-}
-has() { # FILE PATTERN: a line of out or err matches
-    checks=$((checks + 1))
-    grep -qE -- "$2" "$work/$1" || fail "$1 has no '$2'"
-}
-lacks() {
-    checks=$((checks + 1))
-    ! grep -qE -- "$2" "$work/$1" || fail "$1 has '$2'"
-}
-ok() { # WHAT COMMAND...
-    local what=$1
-    shift
-    checks=$((checks + 1))
-    "$@" || fail "$what"
 }
 json() { # EXPRESSION on d, of $work/FILE
     checks=$((checks + 1))

@@ -16,32 +16,9 @@ cleanup() {
 trap cleanup EXIT
 export XDG_CACHE_HOME=$work/cache
 mkdir "$XDG_CACHE_HOME"
-checks=0 failed=0
+subcommand=disk
+. tests/lib_cli.bash
 
-fail() {
-    echo "line ${BASH_LINENO[1]}: $1"
-    sed 's/^/  stdout: /' "$work/out" | head -n 12
-    sed 's/^/  stderr: /' "$work/err" | head -n 5
-    failed=$((failed + 1))
-}
-run() { # STATUS ARGUMENT...
-    local wanted=$1 got
-    shift
-    checks=$((checks + 1))
-    "$sluice" disk "$@" >"$work/out" 2>"$work/err" </dev/null
-    got=$?
-    [ $got = "$wanted" ] || fail "sluice disk $*: exit $got, expected $wanted"
-}
-has() { # FILE PATTERN
-    checks=$((checks + 1))
-    grep -qE -- "$2" "$work/$1" || fail "$1 has no '$2'"
-}
-ok() { # WHAT COMMAND...
-    local what=$1
-    shift
-    checks=$((checks + 1))
-    "$@" || fail "$what"
-}
 json() { # FILE EXPRESSION on d
     checks=$((checks + 1))
     command -v python3 >/dev/null || return 0

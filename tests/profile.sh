@@ -12,26 +12,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 export XDG_CACHE_HOME=$work/cache XDG_CONFIG_HOME=$work/config
 command -v python3 >/dev/null || { echo "needs python3"; exit 77; }
-checks=0 failed=0
+. tests/lib_cli.bash
 
-fail() {
-    echo "line ${BASH_LINENO[1]}: $1"
-    sed 's/^/  stdout: /' "$work/out" | head -n 10
-    sed 's/^/  stderr: /' "$work/err" | head -n 10
-    failed=$((failed + 1))
-}
-run() { # STATUS ARGUMENT...
-    local wanted=$1 got
-    shift
-    checks=$((checks + 1))
-    "$sluice" "$@" >"$work/out" 2>"$work/err" </dev/null
-    got=$?
-    [ $got = "$wanted" ] || fail "sluice $*: exit $got, expected $wanted"
-}
-has() {
-    checks=$((checks + 1))
-    grep -qE -- "$2" "$work/$1" || fail "$1 has no '$2'"
-}
 one_line() { # PATTERN: stderr is one line, an error that matches
     checks=$((checks + 1))
     [ "$(wc -l <"$work/err")" = 1 ] && grep -qE "^sluice: error: .*$1" "$work/err" || fail "not one line with '$1'"

@@ -17,36 +17,8 @@ cleanup() {
 }
 trap cleanup EXIT
 export XDG_CONFIG_HOME=$work/config XDG_CACHE_HOME=$work/cache TMPDIR=$work
-checks=0 failed=0
+. tests/lib_cli.bash
 
-fail() {
-    echo "line ${BASH_LINENO[1]}: $1"
-    sed 's/^/  stdout: /' "$work/out" | head -n 10
-    sed 's/^/  stderr: /' "$work/err" | head -n 10
-    failed=$((failed + 1))
-}
-run() { # STATUS ARGUMENT...
-    local wanted=$1 got
-    shift
-    checks=$((checks + 1))
-    "$sluice" "$@" >"$work/out" 2>"$work/err" </dev/null
-    got=$?
-    [ $got = "$wanted" ] || fail "sluice $*: exit $got, expected $wanted"
-}
-has() { # FILE PATTERN
-    checks=$((checks + 1))
-    grep -qE -- "$2" "$work/$1" || fail "$1 has no '$2'"
-}
-lacks() {
-    checks=$((checks + 1))
-    ! grep -qE -- "$2" "$work/$1" || fail "$1 has '$2'"
-}
-ok() { # WHAT COMMAND...
-    local what=$1
-    shift
-    checks=$((checks + 1))
-    "$@" || fail "$what"
-}
 
 model=$work/m.gguf
 cp tests/data/models/qwen3_5-Q4_K_M.gguf "$model"
