@@ -13,6 +13,7 @@ static sl_resident *resident_of(sl_sched *s, uint32_t entry)
 
 void sl_sched_pool_limit(sl_sched *s, const sl_pool_plan *slots)
 {
+    s->news = true;
     for (uint32_t c = 0; c < s->pool.n_classes; c++)
         sl_pool_limit(&s->pool, c, slots->class[c].n_slots);
     for (uint32_t i = 0; i < s->n_on_demand; i++)
@@ -76,6 +77,7 @@ void sl_sched_move_end(sl_sched *s)
     /* The pass has the address of a part that it was given. */
     const bool moved = r->want != SL_WANT_GIVEN;
     sl_pool_move_end(&s->pool, moved);
+    s->news = true;
     if (moved && s->pool_memory)
         r->data = s->pool_memory + sl_pool_at(&s->pool, entry);
     if (r->want == SL_WANT_NOTHING)
@@ -126,6 +128,7 @@ bool sl_sched_give_up(sl_sched *s, uint32_t part)
     r->given_up = true;
     r->state = SL_PART_ABSENT;
     r->data = NULL;
+    s->news = true;
     return true;
 }
 
@@ -141,5 +144,6 @@ bool sl_sched_take_back(sl_sched *s, uint32_t part)
     r->pinned = true;
     r->given_up = false;
     r->data = r->home;
+    s->news = true;
     return true;
 }

@@ -112,8 +112,10 @@ void sl_resident_forget(sl_sched *s, sl_resident *r)
 static bool slot_take(sl_sched *s, sl_resident *r)
 {
     uint32_t victim;
-    if (!sl_pool_take(&s->pool, entry_of(s, r), &victim))
+    if (!sl_pool_take(&s->pool, entry_of(s, r), &victim)) {
+        s->no_slot = true;
         return false;
+    }
     if (victim != UINT32_MAX) {
         sl_resident_forget(s, &s->resident[s->n_order + victim]);
         s->stats.evictions++;
@@ -155,6 +157,7 @@ static void let_go(sl_sched *s, sl_resident *r)
 {
     sl_fetch *f = r->fetch;
     r->want = SL_WANT_NOTHING;
+    s->news |= s->no_slot;
     if (r->state == SL_PART_READY) {
         sl_pool_release(&s->pool, entry_of(s, r));
     } else if (r->state == SL_PART_FAILED && s->pool.entry[entry_of(s, r)].slot != UINT32_MAX) {
@@ -198,6 +201,7 @@ static void need_one(sl_sched *s, sl_resident *r, sl_need_stats *u)
         r->state = SL_PART_ABSENT;
     if (r->state == SL_PART_ABSENT) {
         u->miss_bytes += bytes_of(s, r);
+        s->news = true;
     } else if (r->state == SL_PART_READY) {
         u->hits++;
         u->hints_useful += r->guessed > 0;
@@ -397,8 +401,10 @@ static void hint_one(sl_sched *s, sl_queue *q, sl_resident *r)
         if (r->fetch)
             take_up(s, r, SL_PREDICTED);
     }
-    if (r->want == SL_WANT_HINTED)
+    if (r->want == SL_WANT_HINTED) {
+        s->news |= r->state == SL_PART_ABSENT;
         q->position[q->n++] = (uint32_t)(r - s->resident);
+    }
 }
 
 void sl_sched_hint(sl_sched *s, const uint32_t *parts, uint32_t n)

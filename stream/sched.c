@@ -120,6 +120,7 @@ void sl_fetch_list_add(sl_sched *s, sl_fetch *f, sl_priority priority)
     else
         l->first = f;
     l->last = f;
+    s->news = true;
 }
 
 void sl_fetch_list_remove(sl_sched *s, sl_fetch *f)
@@ -158,6 +159,7 @@ void sl_fetch_free(sl_sched *s, sl_fetch *f)
     f->next = s->free_fetch;
     s->free_fetch = f;
     s->n_free_fetch++;
+    s->news = true;
 }
 
 bool sl_part_queue(sl_sched *s, sl_resident *r, sl_priority priority, uint64_t pass)
@@ -185,6 +187,7 @@ static void slot_give_back(sl_sched *s, sl_resident *r)
     sl_ring_drop(&s->ring, r->slot);
     r->slot = NULL;
     r->state = SL_PART_ABSENT;
+    s->news = true;
 }
 
 /* A streamed part is no longer wanted: at once, or when its last read has come back. */
@@ -247,6 +250,7 @@ void sl_sched_pass_begin(sl_sched *s, sl_pass_kind kind, uint32_t rows, uint32_t
     /* The reader took the whole plan for granted; a shorter pass does not want its end. */
     sl_slots_drop(s, s->pass, s->end);
     failures_forget(s);
+    s->news = true; /* a pass ends elsewhere, and is followed by another */
 }
 
 void sl_sched_pass_end(sl_sched *s)
@@ -264,6 +268,7 @@ void sl_sched_pass_end(sl_sched *s)
         s->cursor = 0;
     }
     failures_forget(s);
+    s->news = true;
 }
 
 sl_status sl_failure_tell(const sl_sched *s, const sl_failure *f, sl_err *err)
@@ -481,7 +486,7 @@ uint32_t sl_sched_next(sl_sched *s, sl_read **out, uint32_t max, uint64_t *wait_
 {
     uint32_t n = 0;
     *wait_ns = UINT64_MAX;
-    s->starved = false;
+    s->starved = s->news = s->no_slot = false;
     for (; n < max && s->retry; n++) {
         out[n] = s->retry;
         s->retry = s->retry->next;

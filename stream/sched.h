@@ -189,6 +189,8 @@ typedef struct sl_sched {
     uint64_t in_flight_bytes, predicted_in_flight;
     uint64_t paid_until; /* disk_limit: when the bytes sent so far are paid for */
     bool starved;        /* the last sl_sched_next() found nothing to read */
+    bool news;           /* since then: something to read, or room for it */
+    bool no_slot;        /* it found a part that is wanted, and no slot for it */
     uint64_t n_reads;    /* counts them, for fault injection */
     sl_read_log *log;    /* NULL, or where reads that come back are noted; the caller's */
     uint64_t busy_from;  /* with a log: the time until then has been told */

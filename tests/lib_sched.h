@@ -19,6 +19,7 @@ typedef struct sim {
     bool open;
     sl_read *out[N_OUT]; /* the engine's */
     uint32_t n_out;
+    bool back; /* a read is: the I/O thread comes round by itself */
     uint64_t now, wait_ns;
     uint64_t sent; /* bytes */
 } sim;
@@ -77,10 +78,14 @@ static inline void sim_close(sim *m)
 
 static inline uint32_t issue(sim *m)
 {
-    uint32_t before = m->n_out;
+    const uint32_t before = m->n_out;
+    const bool asleep = m->s.starved && !m->s.news && !m->back;
+    m->back = false;
     m->n_out += sl_sched_next(&m->s, m->out + m->n_out, N_OUT - m->n_out, &m->wait_ns);
     for (uint32_t i = before; i < m->n_out; i++)
         m->sent += m->out[i]->len - m->out[i]->done;
+    CHECK(!asleep || m->n_out == before, "the I/O thread was not told of %u reads",
+          m->n_out - before);
     return m->n_out - before;
 }
 
@@ -88,6 +93,7 @@ static inline bool complete(sim *m, uint32_t i, int32_t result)
 {
     sl_read *r = m->out[i];
     m->out[i] = m->out[--m->n_out];
+    m->back = true;
     r->result = result == INT32_MAX ? (int32_t)(r->len - r->done) : result;
     for (int32_t k = 0; r->dest && k < r->result; k++)
         if ((r->offset + r->done + (uint64_t)k) % STRIDE == 0)
