@@ -318,6 +318,7 @@ static void slot_give(sl_pool *p, sl_pool_class *k, uint32_t i, uint32_t slot)
 {
     p->entry[i].slot = slot;
     k->owner[slot] = i;
+    k->n_touched = slot < k->n_touched ? k->n_touched : slot + 1;
 }
 
 /* The slot is free; one that is given up is nobody's. */

@@ -32,9 +32,10 @@ typedef struct sl_pool_queue { /* of entries with a slot, by prev and next */
 typedef struct sl_pool_class {
     uint64_t slot_bytes;
     uint32_t n_parts;
-    uint32_t n_slots; /* that may be given; those from here on are given up one by one */
-    uint32_t n_most;  /* slots that there is memory for */
-    bool ordered;     /* false: every part has its slot, and there is nothing to keep in order */
+    uint32_t n_slots;   /* that may be given; those from here on are given up one by one */
+    uint32_t n_most;    /* slots that there is memory for */
+    uint32_t n_touched; /* slots from the first one on that have been given at some time */
+    bool ordered;       /* false: every part has its slot, and there is nothing to keep in order */
     uint32_t n_free, n_heap; /* n_heap: evictable entries, with S3-FIFO too */
     uint32_t *free_slot;     /* [n_most], n_free of them, all below n_slots */
     uint32_t *owner;         /* [n_most] entry, UINT32_MAX: none */

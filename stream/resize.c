@@ -146,6 +146,7 @@ sl_status sl_stream_resize(sl_stream *s, uint64_t memory_bytes, uint64_t within_
     sl_pool_choose(s->plan, less < s->split.pool_bytes ? s->split.pool_bytes - less : 0, &slots);
     for (uint32_t c = 0; c < slots.n_classes && !less; c++)
         slots.class[c].n_slots = s->sched.pool.class[c].n_most; /* no rounding */
+    sl_pages_stop(&s->pages); /* what is given back must stay so */
     pthread_mutex_lock(&s->lock);
     sl_sched_pool_limit(&s->sched, &slots);
     sl_stream_kick(s);

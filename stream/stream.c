@@ -79,6 +79,8 @@ static void *io_thread(void *arg)
             n = sl_sched_next(&s->sched, reads, SL_SCHED_READS, &wait_ns);
         else
             wait_ns = UINT64_MAX;
+        if (n)
+            sl_pages_used(&s->pages, &s->sched.pool);
         s->sleeping = true;
         pthread_mutex_unlock(&s->lock);
         ops->submit(s->engine, reads, n);
@@ -139,6 +141,7 @@ static void engine_stop(sl_stream *s)
         pthread_join(s->thread, NULL);
         s->thread_on = false;
     }
+    sl_pages_close(&s->pages);
     if (s->engine)
         s->engine->ops->close(&s->engine);
     sl_sched_close(&s->sched);
@@ -185,6 +188,9 @@ static sl_status engine_try(sl_stream *s, const sl_engine_ops *ops, const uint8_
     sl_status st = ops->open(&c, &s->engine, err);
     if (st == SL_OK)
         st = sl_sched_open(&s->sched, &sc, err);
+    if (st == SL_OK && !own)
+        sl_pages_open(&s->pages, &s->slab, &s->sched.pool,
+                      s->split.ring_bytes + s->split.pinned_bytes, SL_PAGES_AHEAD);
     if (st == SL_OK)
         st = thread_run(s, err);
     if (st)
