@@ -413,7 +413,7 @@ void sl_sched_hint(sl_sched *s, const uint32_t *parts, uint32_t n)
     sl_hints *h = hints_of(s, unit);
     if (far >= SL_HINT_UNITS) /* too far ahead, or behind the pass */
         return;
-    if (!s->hints_flow && !sl_predict_pays(&s->predict[unit * SL_HINT_UNITS + far]))
+    if (!s->hints_flow && !sl_predict_pays(&s->predict[unit * SL_HINT_UNITS + far], far > 0))
         return;
     hints_drop(s, h, parts, n);
     if (h->queue.unit != unit)

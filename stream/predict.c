@@ -1,8 +1,9 @@
 #include "predict.h"
 
-bool sl_predict_pays(sl_predict *p)
+bool sl_predict_pays(sl_predict *p, bool far)
 {
-    const bool pays = p->wasted <= p->useful || ++p->silent >= SL_PREDICT_RETRY;
+    const double most = p->useful / (far ? SL_PREDICT_FAR : 1);
+    const bool pays = p->wasted <= most || ++p->silent >= SL_PREDICT_RETRY;
     if (pays)
         p->silent = 0;
     return pays;

@@ -435,6 +435,32 @@ static void far_hints(void)
     sim_close(&m);
 }
 
+static void rule(void)
+{
+    test_case(
+        "a hint for the next unit pays while it is right as often as wrong, one for later ones "
+        "while it is so twice as often");
+    static const struct {
+        uint32_t useful, wasted;
+        bool near, far;
+    } cases[] = {{0, 0, true, true},
+                 {2, 2, true, false},
+                 {4, 2, true, true},
+                 {3, 2, true, false},
+                 {2, 3, false, false}};
+    for (uint32_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sl_predict near = {0}, far = {0};
+        sl_predict_learn(&near, cases[i].useful * KB, cases[i].wasted * KB);
+        sl_predict_learn(&far, cases[i].useful * KB, cases[i].wasted * KB);
+        CHECK(sl_predict_pays(&near, false) == cases[i].near, "case %u", i);
+        CHECK(sl_predict_pays(&far, true) == cases[i].far, "case %u", i);
+        uint32_t tries = 0;
+        for (uint32_t pass = 0; pass < 2 * SL_PREDICT_RETRY; pass++)
+            tries += sl_predict_pays(&far, true);
+        CHECK(tries == (cases[i].far ? 2 * SL_PREDICT_RETRY : 2), "case %u: %u tries", i, tries);
+    }
+}
+
 static void wrong_hints(void)
 {
     test_case("a unit whose hints are always wrong stops reading for them, but for a try");
@@ -835,6 +861,7 @@ int main(int argc, char **argv)
     probation();
     hints();
     far_hints();
+    rule();
     wrong_hints();
     failing();
     engines();
