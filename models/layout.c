@@ -74,6 +74,13 @@ static uint32_t add_addend(sl_layout *l, uint32_t part, const sl_matrix *m, uint
     return sl_plan_extent(l->plan, part, e);
 }
 
+static void scratch_for(sl_layout *l, sl_weight type, size_t n_cols)
+{
+    const size_t bytes = sl_mul_scratch_bytes(type, n_cols);
+    if (bytes > l->mul_scratch_bytes)
+        l->mul_scratch_bytes = bytes;
+}
+
 /* Rows row0 .. row0 + n_rows of m as a product, their extents added to the part. Returns its
  * act_mask. */
 static uint32_t make_product(sl_layout *l, uint32_t part, const sl_matrix *m, uint64_t row0,
@@ -106,9 +113,7 @@ static uint32_t make_product(sl_layout *l, uint32_t part, const sl_matrix *m, ui
     }
     if (p->has_bias)
         p->bias_extent = add_scales(l, part, m->bias, p);
-    size_t scratch = sl_mul_scratch_bytes(p->type, p->n_cols);
-    if (scratch > l->mul_scratch_bytes)
-        l->mul_scratch_bytes = scratch;
+    scratch_for(l, p->type, p->n_cols);
     return 1u << sl_weight_about(p->type)->act;
 }
 
@@ -263,6 +268,17 @@ static sl_status add_expert(const layer_ctx *x, sl_experts *all, uint32_t e)
     return SL_OK;
 }
 
+bool sl_router_is_copied(const sl_group *g, const sl_layout *l)
+{
+    for (uint32_t i = 0; i < g->n_steps; i++) {
+        const sl_product *p = &l->step[g->first_step + i].product[0];
+        if ((p->type != SL_W_F32 && p->type != SL_W_F16 && p->type != SL_W_BF16) || p->transposed ||
+            p->has_addend || p->n_cols % SL_ROUTER_COPY_BLOCK)
+            return false;
+    }
+    return true;
+}
+
 /* The router's unit; then one with the shared expert, which is computed while experts arrive, and
  * the experts. */
 static sl_status add_mixture(const layer_ctx *x)
@@ -280,6 +296,11 @@ static sl_status add_mixture(const layer_ctx *x)
     x->l->expert_in_mask |= all->in_mask;
     x->l->expert_mid_mask |= all->mid_mask | x->l->layer[x->layer].shared_down.act_mask;
     x->l->router_mask |= x->l->layer[x->layer].router.act_mask;
+    if (sl_router_is_copied(&x->l->layer[x->layer].router, x->l)) {
+        x->l->copies_routers = true;
+        x->l->router_mask |= SL_ROUTER_COPY_ACT;
+        scratch_for(x->l, SL_W_Q8_0, x->arch->n_embd);
+    }
     return st;
 }
 

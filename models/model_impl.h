@@ -101,6 +101,7 @@ typedef struct sl_layout {
     uint32_t embed_scale_table, embed_bias_table;
     size_t mul_scratch_bytes; /* most that a product needs, per worker */
     uint32_t expert_in_mask, expert_mid_mask, router_mask; /* act_masks of all layers together */
+    bool copies_routers;                                   /* some layer's (guess.c) */
 } sl_layout;
 
 struct sl_model {
@@ -140,6 +141,10 @@ sl_scales sl_scales_from(const sl_scales *s, size_t row);
 sl_status sl_layout_make(sl_layout *l, const sl_checkpoint *c, const sl_arch *arch,
                          uint64_t part_bytes, sl_err *err);
 void sl_layout_free(sl_layout *l);
+/* Whether guesses use a copy of this router of a quarter of its size (guess.c), in activations of
+ * this form. */
+bool sl_router_is_copied(const sl_group *g, const sl_layout *l);
+enum { SL_ROUTER_COPY_ACT = 1u << SL_ACT_Q8_32, SL_ROUTER_COPY_BLOCK = 32 };
 uint64_t sl_layout_bytes(
     const sl_model *m); /* heap of steps and groups (the plan counts for itself) */
 
@@ -173,6 +178,9 @@ typedef struct sl_moe_scratch {
     uint32_t guess_rows;           /* passes of so many rows have their experts guessed */
     float *guess_norm;             /* [guess_rows][D] as the next layer would see them */
     void *guess_act[SL_ACT_COUNT]; /* [guess_rows][act_bytes of D] */
+    uint8_t *router;               /* [n_layers][router_rows = E][blocks of D] Q8_0, for guesses */
+    uint32_t router_rows;
+    bool *copied; /* [n_layers] router has the layer's */
 } sl_moe_scratch;
 
 /* A sequence. KV cache of layer l: k and v at kv + offset, [n_kv_heads][n_ctx][row]

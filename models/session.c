@@ -158,6 +158,12 @@ static void lay_moe(carver *c, sl_session *s, const sl_model *m)
     x->guess_rows = (uint32_t)guess_rows;
     x->guess_norm = carve(c, guess_rows * D, sizeof(float));
     carve_acts(c, l->router_mask & ~floats, guess_rows, D, x->guess_act);
+    if (s->opt.predict && l->copies_routers) {
+        x->router_rows = (uint32_t)E;
+        x->router =
+            carve(c, m->arch.n_layers * E, sl_weight_row_bytes(SL_W_Q8_0, sl_round_up(D, 32)));
+        x->copied = carve(c, m->arch.n_layers, sizeof *x->copied);
+    }
 }
 
 /* A layer has one mixer: the kinds share memory. */

@@ -206,7 +206,7 @@ static const option options[] = {
     {"--piece", NULL, "SIZE", KIND_SIZE, AT(piece_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT | SL_KEPT,
      GROUP_SPEED, false, "Reads are cut to this size (default: 1M)."},
     {"--hints", NULL, "SIZE", KIND_SIZE, AT(hint_bytes), 1, 0, NULL, 0, SL_CMD_SPLIT | SL_KEPT,
-     GROUP_SPEED, false, "Of these, most bytes for guesses while decoding (default: 4M)."},
+     GROUP_SPEED, false, "Of these, most bytes for guesses while decoding (default: 3M)."},
     {"--disk", NULL, "RATE", KIND_SIZE, AT(disk_rate), 1, 0, NULL, 0, SL_CMD_PRICE, GROUP_SPEED,
      false,
      "Expect this many bytes per second of the disk, such as 2G (default: what sluice disk "

@@ -39,7 +39,7 @@ sl_stream_options sl_stream_defaults(void)
     return (sl_stream_options){.in_flight_bytes = 24 << 20,
                                .piece_bytes = 1 << 20,
                                .half_life = 16,
-                               .hint_bytes = 4 << 20,
+                               .hint_bytes = 3 << 20,
                                .max_row_batch = 512};
 }
 

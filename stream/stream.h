@@ -73,7 +73,7 @@ typedef struct sl_stream_options {
     uint64_t piece_bytes;     /* reads are cut to this; default 1 MiB */
     sl_policy policy;
     double half_life;    /* rows; default 16 */
-    uint64_t hint_bytes; /* of guesses in flight while decoding; default 4 MiB */
+    uint64_t hint_bytes; /* of guesses in flight while decoding; default 3 MiB */
     uint64_t disk_limit; /* bytes per second; 0: none. Emulates a slower disk. */
     uint32_t
         max_row_batch; /* most rows of a row table that one sl_rows_read() asks for; default 512 */
