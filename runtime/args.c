@@ -211,10 +211,10 @@ static const option options[] = {
      false,
      "Expect this many bytes per second of the disk, such as 2G (default: what sluice disk "
      "measured, if anything)."},
-    {"--disk", NULL, "RATE[,LATENCY[,DEPTH]]", KIND_TEXT, AT(disk_model), 0, 0, NULL, 0,
+    {"--disk", NULL, "RATE[,LATENCY[,DEPTH[,ALONE]]]", KIND_TEXT, AT(disk_model), 0, 0, NULL, 0,
      SL_CMD_SIMULATE, GROUP_SPEED, true,
-     "The disk: bytes per second, microseconds until the first byte, and reads that wait at the "
-     "same time (default: 2G,80,32)."},
+     "The disk: bytes per second, microseconds until the first byte, reads that wait at the same "
+     "time, and bytes per second of one by itself (default: 2G,80,32)."},
     {"--policy", NULL, "lrfu|lru|lfu|s3fifo", KIND_CHOICE, AT(policy), 0, 0, "lrfu|lru|lfu|s3fifo",
      0, SL_CMD_SPLIT | SL_KEPT, GROUP_SPEED, false,
      "Which expert gives up its place: of the least recent and frequent use, of the least recent, "

@@ -48,22 +48,26 @@ static bool next_number(const char **at, double most, double *out)
 static sl_status read_disk(command *c, sl_err *err)
 {
     const char *at = c->o->disk_model;
-    uint64_t rate = (uint64_t)2 << 30;
+    uint64_t rate = (uint64_t)2 << 30, alone = 0;
     double latency = DISK_USUAL_LATENCY_US, depth = DISK_USUAL_DEPTH;
     bool ok = !at || sl_next_size(&at, ',', &rate);
     if (ok && at)
         ok = next_number(&at, 1e9, &latency);
     if (ok && at)
-        ok = next_number(&at, 65536, &depth) && !at;
+        ok = next_number(&at, 65536, &depth);
+    if (ok && at)
+        ok = sl_next_size(&at, ',', &alone) && alone >= 1000000 && !at;
     c->so.disk = (sl_disk_model){.bytes_per_s = (double)rate,
                                  .latency_ns = (uint64_t)(latency * 1000 + 0.5),
-                                 .depth = (uint32_t)depth};
+                                 .depth = (uint32_t)depth,
+                                 .alone_per_s = (double)alone};
     if (ok && rate >= 1000000 && rate <= (uint64_t)1 << 49 && depth >= 1)
         return SL_OK;
-    return sl_fail(err, SL_EINVAL,
-                   "--disk: '%.60s' is not accepted; RATE[,LATENCY[,DEPTH]] is: a size of at least "
-                   "1M, microseconds, 1 to 65536 reads",
-                   c->o->disk_model);
+    return sl_fail(
+        err, SL_EINVAL,
+        "--disk: '%.60s' is not accepted; RATE[,LATENCY[,DEPTH[,ALONE]]] is: a size of at "
+        "least 1M, microseconds, 1 to 65536 reads, a size of at least 1M",
+        c->o->disk_model);
 }
 
 static void read_rest(command *c)
@@ -208,8 +212,11 @@ static void print_table(const command *c)
         sl_outf("; as it ran, %s and %.2f tokens/s, %.1f %% of the time waiting",
                 sl_show_seconds(a, prefill), (double)s->decode.rows / decode,
                 100 * seconds(s->decode.wait_ns) / decode);
-    sl_outf("\ndisk: %s, %.0f us, %" PRIu32 " at a time\n\n", sl_show_rate(b, d->bytes_per_s),
+    sl_outf("\ndisk: %s, %.0f us, %" PRIu32 " at a time", sl_show_rate(b, d->bytes_per_s),
             (double)d->latency_ns / 1e3, d->depth);
+    if (d->alone_per_s > 0)
+        sl_outf(", %s for one alone", sl_show_rate(b, d->alone_per_s));
+    sl_outf("\n\n");
     sl_outf("  %9s %10s %10s %9s %9s %9s %10s %10s %9s\n", "", "", "", "", "", "best", "read a",
             "wasted a", "evicted a");
     sl_outf("  %9s %10s %10s %9s %9s %9s %10s %10s %9s\n",
@@ -301,6 +308,7 @@ static sl_status print_json(const command *c, sl_err *err)
     sl_json_write_double(w, "disk_bytes_per_s", c->so.disk.bytes_per_s);
     sl_json_write_double(w, "disk_latency_s", seconds(c->so.disk.latency_ns));
     sl_json_write_uint(w, "disk_depth", c->so.disk.depth);
+    sl_json_write_double(w, "disk_alone_bytes_per_s", c->so.disk.alone_per_s);
     sl_json_write_uint(w, "other_bytes", c->about->other_bytes);
     sl_json_write_array(w, "budgets");
     for (uint32_t i = 0; i < c->n_lines; i++) {

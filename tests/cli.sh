@@ -267,8 +267,8 @@ has out '^disk: 2\.00 GiB/s, 80 us, 32 at a time$'
 cp "$work/out" "$work/once"
 run 0 simulate "$work/run.trace"
 ok "a simulation differs from itself" cmp -s "$work/out" "$work/once"
-run 0 simulate "$work/run.trace" --memory 12M:132M:40M --disk 1G,100,16 --predict off --policy lru --ring 512K --hints 1M --pool 1M --json
-json "$work/out" 'len(d["budgets"]) == 4 and d["disk_depth"] == 16 and d["run"]["decode_tokens"] == 7'
+run 0 simulate "$work/run.trace" --memory 12M:132M:40M --disk 1G,100,16,500M --predict off --policy lru --ring 512K --hints 1M --pool 1M --json
+json "$work/out" 'len(d["budgets"]) == 4 and d["disk_depth"] == 16 and d["disk_alone_bytes_per_s"] == 500 << 20 and d["run"]["decode_tokens"] == 7'
 json "$work/out" '"decode_s" not in d["budgets"][0] and d["budgets"][3]["decode_tokens_per_s"] > 0 and d["budgets"][3]["streamed_bytes"] == 0'
 run 0 simulate "$work/run.trace" --memory 100M --csv
 has out '^budget_bytes,floor_bytes,prefill_s,'
@@ -294,6 +294,8 @@ run 2 simulate "$work/run.trace" --memory 8M:4M:1M
 has err "^sluice: error: --memory: '8M:4M:1M' is not accepted; a size such as 6G, a list \(4G,6G\) or a range FROM:TO:STEP is"
 run 0 simulate "$work/run.trace" --memory 60M,100M:140M:20M --csv
 ok "budgets of a list" [ "$(sed '1d;s/,.*//' "$work/out" | tr '\n' ' ')" = "62914560 104857600 125829120 146800640 " ]
+run 2 simulate "$work/run.trace" --disk 1G,100,16,5
+has err "^sluice: error: --disk: '1G,100,16,5' is not accepted; RATE"
 run 2 simulate "$work/run.trace" --disk fast
 has err "^sluice: error: --disk: 'fast' is not accepted; RATE"
 run 2 simulate "$work/run.trace" --csv --json
