@@ -165,6 +165,7 @@ static void let_go(sl_sched *s, sl_resident *r)
     } else if (f && f->listed && f->in_flight) {
         sl_fetch_list_remove(s, f);
         f->dropped = true;
+        s->news = true; /* it may have been too large for the room that guesses have */
     } else if (f && f->listed) {
         sl_fetch_free(s, f);
         slot_free(s, r);
