@@ -97,7 +97,7 @@ static bool copy_router(mixture *m)
 }
 
 /* The scores of m->x->guess_norm: by the copy, or by the router. */
-static bool scores_by_copy(mixture *m)
+static void scores_by_copy(mixture *m)
 {
     const uint32_t D = m->p->m->arch.n_embd;
     const float factor = m->p->m->layout.step[m->g->router.first_step].product[0].factor;
@@ -114,7 +114,6 @@ static bool scores_by_copy(mixture *m)
     sl_quantize_rows(m->p, SL_ROUTER_COPY_ACT, m->x->guess_norm, D, m->p->rows, m->x->guess_act);
     sl_run_operand(&u, m->x->guess_norm, D, m->x->guess_act);
     sl_runs_multiply(m->p, &u, 1);
-    return true;
 }
 
 static bool scores_by_router(mixture *m)
@@ -145,7 +144,10 @@ static bool guess_scores(mixture *m, bool shared)
     if (small && !copy_router(m))
         return false;
     sl_norm_rows(m->p, input_so_far(m, shared), m->l->ffn_norm, m->x->guess_norm, m->p->rows);
-    return small ? scores_by_copy(m) : scores_by_router(m);
+    if (!small)
+        return scores_by_router(m);
+    scores_by_copy(m);
+    return true;
 }
 
 /* How many experts each row is guessed to use. */

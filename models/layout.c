@@ -273,7 +273,7 @@ bool sl_router_is_copied(const sl_group *g, const sl_layout *l)
     for (uint32_t i = 0; i < g->n_steps; i++) {
         const sl_product *p = &l->step[g->first_step + i].product[0];
         if ((p->type != SL_W_F32 && p->type != SL_W_F16 && p->type != SL_W_BF16) || p->transposed ||
-            p->has_addend || p->n_cols % SL_ROUTER_COPY_BLOCK)
+            p->has_addend || p->n_cols % sl_weight_about(SL_W_Q8_0)->block_values)
             return false;
     }
     return true;

@@ -144,7 +144,7 @@ void sl_layout_free(sl_layout *l);
 /* Whether guesses use a copy of this router of a quarter of its size (guess.c), in activations of
  * this form. */
 bool sl_router_is_copied(const sl_group *g, const sl_layout *l);
-enum { SL_ROUTER_COPY_ACT = 1u << SL_ACT_Q8_32, SL_ROUTER_COPY_BLOCK = 32 };
+enum { SL_ROUTER_COPY_ACT = 1u << SL_ACT_Q8_32 };
 uint64_t sl_layout_bytes(
     const sl_model *m); /* heap of steps and groups (the plan counts for itself) */
 

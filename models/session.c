@@ -160,8 +160,7 @@ static void lay_moe(carver *c, sl_session *s, const sl_model *m)
     carve_acts(c, l->router_mask & ~floats, guess_rows, D, x->guess_act);
     if (s->opt.predict && l->copies_routers) {
         x->router_rows = (uint32_t)E;
-        x->router =
-            carve(c, m->arch.n_layers * E, sl_weight_row_bytes(SL_W_Q8_0, sl_round_up(D, 32)));
+        x->router = carve(c, m->arch.n_layers * E, sl_weight_row_bytes(SL_W_Q8_0, D));
         x->copied = carve(c, m->arch.n_layers, sizeof *x->copied);
     }
 }

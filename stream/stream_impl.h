@@ -21,7 +21,7 @@ struct sl_stream {
     char engine_text[160], refused[320];
     pthread_t thread;
     bool thread_on, lock_on;
-    sl_pages pages; /* closed for good by the first resize */
+    sl_pages pages; /* stopped for good by the first resize */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* for the pass: a part or the rows are there, or failed */
